@@ -74,7 +74,7 @@ class Option:
     configured: bool = False
 
 
-class Answer(Protocol):
+class AnswerLike(Protocol):
     """What a verb returns: the dictionary of the contract, and a text for people."""
 
     def to_dict(self) -> dict[str, object]:
@@ -228,7 +228,7 @@ class Verb:
     """
 
     name: str
-    function: Callable[..., Answer | None]
+    function: Callable[..., AnswerLike | None]
     summary: str
     examples: tuple[str, ...]
     parameters: tuple[Parameter, ...]
@@ -272,7 +272,7 @@ class Verb:
         )
 
 
-def declared(function: Callable[..., Answer | None]) -> Verb:
+def declared(function: Callable[..., AnswerLike | None]) -> Verb:
     """Read a verb's declaration from its signature and its docstring.
 
     A parameter without a line under ``Args:`` is an error: it would have no help anywhere.

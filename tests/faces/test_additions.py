@@ -115,7 +115,7 @@ from documentation.reference import section
 from memberbound.faces import command_line
 from memberbound.faces.command_line import VERBS, verb_named
 from memberbound.faces.web.schemas import equivalent, options_model, verb_form
-from memberbound.faces.web.child import JOBS, performed
+from memberbound.faces.web.child import JOBS, run_verb
 
 def typed(*words):
     sys.argv = ["memberbound", *words]
@@ -125,7 +125,7 @@ def typed(*words):
     return printed.getvalue()
 
 def done(verb, **options):
-    return performed(verb, "people.csv", options, lambda *event: None)
+    return run_verb(verb, "people.csv", options, lambda *event: None)
 
 def form(verb):
     return {a["name"]: a["choices"] for a in verb_form(verb_named(verb))["arguments"]}

@@ -15,7 +15,7 @@ import pytest
 from commands import python
 from memberbound.errors import InputError, MemberboundError, shortened
 from memberbound.faces import endings
-from memberbound.faces.command_line import _guarded
+from memberbound.faces.command_line import _run_guarded
 from memberbound.faces.endings import ending, keep_traceback
 from memberbound.files import PrivateFolder, remove_leftovers, written_whole
 
@@ -91,7 +91,7 @@ def test_every_kind_has_its_sentence_and_code(problem, code, words, capsys, monk
     def fail():
         raise problem
 
-    assert _guarded(fail) == code
+    assert _run_guarded(fail) == code
     (line,) = capsys.readouterr().err.splitlines()
     assert words in line
 

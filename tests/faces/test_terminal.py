@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import memberbound
 from commands import command, python
 from memberbound.faces.command_line import VERBS, application, verb_named
-from memberbound.faces.terminal import fitted, kinds_in
+from memberbound.faces.terminal import kinds_in, wrap_text
 from memberbound.report.model import read
 from memberbound.studies import Study
 
@@ -57,7 +57,7 @@ def faults(text: str, shown: str, width: int) -> list[str]:
 def test_every_answer_fits_and_keeps_its_words(summaries: dict[str, str], width: int) -> None:
     assert any(len(line) > 120 for text in summaries.values() for line in text.split("\n"))
     for verb, text in summaries.items():
-        assert faults(text, fitted(text, width), width) == [], verb
+        assert faults(text, wrap_text(text, width), width) == [], verb
 
 
 def test_a_terminal_that_cuts_lines_is_caught(summaries: dict[str, str]) -> None:
@@ -74,7 +74,7 @@ def test_a_terminal_that_cuts_lines_is_caught(summaries: dict[str, str]) -> None
 @given(st.lists(st.text("abc ≤%0", min_size=1), min_size=1), st.integers(30, 90))
 def test_no_word_is_lost_whatever_the_text(lines: list[str], width: int) -> None:
     text = " ".join(" ".join(lines).split())  # no table: one space between words
-    shown = fitted(text, width)
+    shown = wrap_text(text, width)
     assert shown.split() == text.split()
     assert all(len(line) <= width or " " not in line.strip() for line in shown.split("\n"))
 

@@ -144,7 +144,7 @@ class Disturbance:
     def _call(self, frame: FrameType, event: str, given: object) -> None:
         del given
         # Before the guard nothing is done, and after it all is.
-        if event == "call" and _OURS in frame.f_code.co_filename and _guarded(frame):
+        if event == "call" and _OURS in frame.f_code.co_filename and _run_guarded(frame):
             self.calls += 1
             if self.fault and self.calls == self.at + 1:
                 self._happen()
@@ -159,12 +159,12 @@ class Disturbance:
 _OURS = f"{os.sep}memberbound{os.sep}"
 
 
-def _guarded(frame: FrameType) -> bool:
+def _run_guarded(frame: FrameType) -> bool:
     """Whether a call is below the function that turns what goes wrong into a sentence."""
     if frame.f_code.co_filename.endswith("endings.py"):
         return False
     above = frame.f_back
-    while above is not None and above.f_code.co_name != "_guarded":
+    while above is not None and above.f_code.co_name != "_run_guarded":
         above = above.f_back
     return above is not None
 
@@ -434,7 +434,7 @@ def unguarded() -> None:
     """Nobody says what has happened."""
     from memberbound.faces import command_line
 
-    command_line._guarded = lambda run: run() and 0
+    command_line._run_guarded = lambda run: run() and 0
 
 
 def main() -> None:

@@ -1,1 +1,1 @@
-"""The faces of the verbs: the command line and the web, made from their declarations."""
+"""The faces of the verbs: the command line and the web, generated from their declarations."""

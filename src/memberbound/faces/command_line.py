@@ -1,4 +1,4 @@
-"""The command line: one command per verb, made from its declaration.
+"""The command line: one command per verb, generated from its declaration.
 
 Exit codes: 0 done, 2 bad input (one sentence on standard error), 3 done but above a given limit,
 1 anything else; 130 and 143 after Ctrl-C and SIGTERM.
@@ -22,7 +22,7 @@ from rich.markup import escape
 
 from memberbound._version import __version__
 from memberbound.declarations import (
-    Answer,
+    AnswerLike,
     Keywords,
     Option,
     Parameter,
@@ -31,7 +31,7 @@ from memberbound.declarations import (
     function_name,
 )
 from memberbound.errors import InputError, MemberboundError, finite_number
-from memberbound.faces.endings import INTERRUPTED, StoppedError, print_ending, stopped_in_order
+from memberbound.faces.endings import INTERRUPTED, StoppedError, handle_sigterm, print_ending
 from memberbound.faces.terminal import preview_lines, print_text
 from memberbound.files import check_output, remove_leftovers
 from memberbound.leaves import load_leaf
@@ -97,9 +97,9 @@ _PANELS = {
 _GROUPS = ("Address", "Data", "Question", "Computation", "Limit", "Output")
 #: Every command, in the order of the help page.
 VERBS = tuple(name for members in _PANELS.values() for name in members)
-#: Verbs that take long: what they read is printed first, at a terminal.
+#: Long-running verbs, which preview their input at a terminal.
 _PREVIEWED = ("audit-learner", "certify", "harden", "protect", "protect-half", "study")
-#: Never typed: progress is the face's own, the others are Python objects.
+#: Kinds of parameters without an option: progress is handled here, the others are Python objects.
 _NOT_TYPED = ("progress", "hidden")
 
 
@@ -112,11 +112,11 @@ def verb_named(name: str) -> Verb:
     return declared(getattr(memberbound, function_name(name)))
 
 
-# ── what is typed → what Python takes ─────────────────────────────────────────────────────────────
+# ── from typed text to Python values ──────────────────────────────────────────────────────────────
 
 
 def names(name: str, text: str) -> list[str]:
-    """Split a,b,c; a name with a comma in it can be quoted as in CSV."""
+    """Split ``a,b,c``; a name that contains a comma can be quoted as in CSV."""
     try:
         items = next(csv.reader([text], skipinitialspace=True), [])
     except csv.Error:  # a line break outside quotes
@@ -126,30 +126,30 @@ def names(name: str, text: str) -> list[str]:
     return items
 
 
-def joined(values: Iterable[object]) -> str:
-    """Join by commas what :func:`names` splits: the way back.
+def join_names(values: Iterable[object]) -> str:
+    """Join names by commas, as the inverse of :func:`names`.
 
-    >>> joined(["age", "height, cm"]), names("columns", joined(["age", "height, cm"]))
+    >>> join_names(["age", "height, cm"]), names("columns", join_names(["age", "height, cm"]))
     ('age,"height, cm"', ['age', 'height, cm'])
     """
-    return ",".join(_quoted(str(value)) for value in values)
+    return ",".join(_quote(str(value)) for value in values)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     plain = text == text.strip() and not any(mark in text for mark in ',"\r\n')
     return text if plain else '"' + text.replace('"', '""') + '"'
 
 
 def number(name: str, text: str) -> float:
-    """Read a number; whether an infinite one is taken is the verb's to say."""
+    """Parse a number; the verb decides whether infinity is allowed."""
     try:
         return float(text)
     except ValueError:
-        return finite_number(name, text)  # which refuses it
+        return finite_number(name, text)  # raises the error
 
 
 def numbers(name: str, text: str) -> list[float]:
-    """Read numbers separated by commas."""
+    """Parse numbers separated by commas."""
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
@@ -157,7 +157,7 @@ def numbers(name: str, text: str) -> list[float]:
 
 
 def by_column(name: str, pairs: Iterable[str]) -> dict[str, str]:
-    """Read COL=VALUE options."""
+    """Parse COL=VALUE options."""
     values: dict[str, str] = {}
     for text in pairs:
         column, sign, value = text.rpartition("=") if name == "roles" else text.partition("=")
@@ -171,18 +171,18 @@ def by_column(name: str, pairs: Iterable[str]) -> dict[str, str]:
 
 
 def whole(name: str, text: str) -> float:
-    """Read a whole number, also as 1e6; what is not whole is left for the verb to refuse."""
+    """Parse a whole number, also as 1e6; the verb refuses any other number."""
     value = finite_number(name, text)
     return int(value) if value == int(value) else value
 
 
 def _place(name: str, text: str) -> str | Path:
-    """Read the name of a file, or an address of one."""
+    """Parse the name of a file, or its address."""
     del name
     return text if "://" in text else Path(text)
 
 
-#: Kind of an argument → what the verb takes for what was typed; of other kinds, that itself.
+#: Kind of an argument → parser of its text; other kinds are passed on unchanged.
 _READERS: dict[str, Callable[[str, Any], object]] = {
     **dict.fromkeys(("table", "file", "document"), _place),
     "whole": whole,
@@ -200,7 +200,7 @@ _READERS: dict[str, Callable[[str, Any], object]] = {
 
 
 def _python_value(parameter: Parameter, typed: object) -> object:
-    """Return what the verb takes for what was typed."""
+    """Convert a typed value to the verb's argument."""
     if typed is None or typed == []:
         return parameter.default
     read = _READERS.get(parameter.kind)
@@ -210,7 +210,7 @@ def _python_value(parameter: Parameter, typed: object) -> object:
 # ── a command from a declaration ──────────────────────────────────────────────────────────────────
 
 
-#: Kind of an argument → what Typer reads and what stands for it on the help page; else a text.
+#: Kind of an argument → its Typer type and its placeholder on the help page; default: text.
 _TYPES: dict[str, tuple[Any, str | None]] = {
     "number": (str, "number"),
     "numbers by column": (list[str], None),
@@ -224,7 +224,7 @@ _TYPES: dict[str, tuple[Any, str | None]] = {
 
 
 def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
-    """Return what Typer reads for one parameter of a verb."""
+    """Return the Typer parameter for one parameter of a verb."""
     hint, metavar = _TYPES.get(parameter.kind, (str, None))
     typed_default = parameter.option.typed_default
     default: Any = parameter.default if typed_default is None else typed_default
@@ -233,10 +233,10 @@ def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
     elif hint == list[str]:
         default = None
     elif parameter.kind in ("names", "numbers"):
-        default = joined(default) if default else None
+        default = join_names(default) if default else None
     elif hint is str and default is not None:
         default = str(default)
-    # Square brackets are markup for the help page.
+    # Escape square brackets, which are markup on the help page.
     settings: dict[str, Any] = {
         "help": escape(parameter.help),
         "metavar": metavar if parameter.metavar is None else parameter.metavar,
@@ -256,13 +256,13 @@ def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
 
 
 def _flags(parameter: Parameter) -> str:
-    """A switch that is on by default, or that has a third state, can be turned off by name."""
+    """Return the option names; a switch that is on by default, or unset, gets a ``--no-`` form."""
     if parameter.kind != "switch" or parameter.default is False:
         return parameter.flag
     return f"{parameter.flag}/--no-{parameter.flag.removeprefix('--')}"
 
 
-#: Options of the command line that no verb knows.
+#: Options of the command line only.
 _NO_CACHE = Parameter("no_cache", Option("switch"), False, "Keep no fits.")
 _PLOT = Parameter(
     "plot",
@@ -273,24 +273,24 @@ _PLOT = Parameter(
 _JSON = Parameter(
     "json_", Option("switch", flag="--json"), False, "Print one JSON object and nothing else."
 )
-#: Draws an answer of one verb into a file.
+#: Draws the answer of a verb into a file.
 Drawing = Callable[[Any, Path], Path]
 
 
 @dataclass(frozen=True)
 class _Command:
-    """What runs when a command is given: the verb, with what was typed."""
+    """A command: runs its verb with the typed options."""
 
     verb: Verb
     drawing: Drawing | None = None
 
     @property
     def parameters(self) -> list[Parameter]:
-        """The parameters that are typed; progress is the face's own."""
+        """The parameters with an option."""
         return [p for p in self.verb.parameters if p.kind not in _NOT_TYPED]
 
     def signature(self) -> inspect.Signature:
-        """Return what Typer reads: the verb's parameters and the face's own, by their headings."""
+        """Return the signature for Typer: the verb's parameters and the command's own."""
         own = {
             _NO_CACHE: any(p.option.typed_default for p in self.verb.of_kind("cache")),
             _PLOT: self.drawing is not None,
@@ -312,7 +312,7 @@ class _Command:
         junit: Path | None = None,
         **typed: object,
     ) -> None:
-        """Run the verb, name the files written, print the answer, hold it to a limit."""
+        """Run the verb, list the written files, print the answer and check the limit."""
         if plot is not None:
             from memberbound.report.drawing import check_target
 
@@ -336,7 +336,7 @@ class _Command:
                 raise MemberboundError(failure)
 
     def limit(self, most: float | None, on: str | None, junit: Path | None) -> Limit | None:
-        """Return the limit that was typed, or refuse it before any work is done."""
+        """Return the typed limit, or refuse it before any work is done."""
         if most is None:
             for flag, value in (("fail_on", on), ("junit", junit)):
                 if value is not None:
@@ -345,12 +345,12 @@ class _Command:
         limit = Limit(most, on)  # type: ignore[arg-type]  # one_of checks it
         limit.part(self.verb.fails_on, self.verb.name)  # type: ignore[arg-type]
         if junit is not None:
-            # A build writes its report anew every time.
+            # Every build overwrites its report.
             check_output(junit, name="junit", formats=(".xml",), force=True)
         return limit
 
-    def answer(self, typed: Keywords) -> Answer | None:
-        """Return what the verb answers to what was typed."""
+    def answer(self, typed: Keywords) -> AnswerLike | None:
+        """Return the verb's answer to the typed options."""
         values = {p.name: _python_value(p, typed[p.name]) for p in self.parameters}
         for parameter in self.verb.of_kind("cache"):
             if values[parameter.name] is None and parameter.option.typed_default:
@@ -366,7 +366,7 @@ class _Command:
             return self.verb.function(*positional, **values)
 
     def leave_to_configuration(self, typed: Keywords, values: Keywords) -> None:
-        """Take back a default where the configuration file has a value."""
+        """Drop a default if the configuration file sets a value."""
         from memberbound.studies.question import read_configuration
 
         configuration = read_configuration(typed["config"])
@@ -378,9 +378,9 @@ class _Command:
 
 
 def command(verb: Verb, drawing: Drawing | None = None) -> Callable[..., None]:
-    """Return the function that Typer turns into the command of a verb.
+    """Return the function that Typer registers as the command of a verb.
 
-    ``drawing`` writes a picture of the answer; with it the command has ``--plot``.
+    ``drawing`` plots the answer and adds the option ``--plot``.
     """
     act = _Command(verb, drawing)
     hint = " Continue with the same command and --resume." if "resume" in verb.by_name else ""
@@ -400,17 +400,17 @@ def command(verb: Verb, drawing: Drawing | None = None) -> Callable[..., None]:
     return run
 
 
-# ── what a person sees ────────────────────────────────────────────────────────────────────────────
+# ── output for people ─────────────────────────────────────────────────────────────────────────────
 
 
-def show(result: Answer, as_json: bool, *, measures: bool = False) -> None:
+def show(result: AnswerLike, as_json: bool, *, measures: bool = False) -> None:
     """Print a result on standard output, as one JSON object or as text."""
     if as_json:
-        # The dictionary has them too, but who pipes it elsewhere should see them.
+        # The dictionary has them too, but a user who pipes it elsewhere should see them.
         for note in getattr(result, "warnings", ()):
             typer.echo(f"note: {note.rstrip('.')}.", err=True)
         text = json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False, indent=2)
-        # A file name need not be text: its odd bytes are written as JSON writes them.
+        # A file name need not be valid UTF-8: escape its odd bytes like JSON.
         typer.echo(text.encode("utf-8", "backslashreplace").decode("utf-8"))
     else:
         text = result.summary().encode("utf-8", "backslashreplace").decode("utf-8")
@@ -418,20 +418,20 @@ def show(result: Answer, as_json: bool, *, measures: bool = False) -> None:
 
 
 def at_terminal() -> bool:
-    """Return whether somebody reads standard error."""
+    """Return whether standard error is a terminal."""
     return sys.stderr.isatty()
 
 
 def _print_preview(source: object, typed: Keywords) -> None:
-    """Print for whoever sits there what a file is read as; what is wrong with it the verb says."""
+    """Print a preview of how a file is read; the verb reports its errors."""
     if isinstance(source, Path):
         with suppress(MemberboundError, OSError):
             for line in preview_lines(source, typed.get("database_table"), typed.get("encoding")):
                 print_text(line, stream=sys.stderr)
 
 
-def _above(result: Answer, limit: Limit, junit: Path | None) -> bool:
-    """Hold an answer to a limit: say so on standard error, and in a file where one is named."""
+def _above(result: AnswerLike, limit: Limit, junit: Path | None) -> bool:
+    """Check an answer against a limit; report on standard error and, if given, in a JUnit file."""
     assert isinstance(result, Limited)
     outcome = result.held_to(limit)
     if junit is not None:
@@ -443,11 +443,10 @@ def _above(result: Answer, limit: Limit, junit: Path | None) -> bool:
 
 @contextmanager
 def _progress_bar(parameter: Parameter) -> Iterator[Callable[..., None]]:
-    """Show a bar on standard error while work is done, with the time left.
+    """Show a progress bar with the remaining time on standard error.
 
-    Yields what the verb calls: with (done, total) where the declaration names the one stage there
-    is, else with (stage, done, total).  On something other than a terminal nothing is drawn; the
-    beginning of each stage is printed.
+    Yield the callback of the verb: with (done, total) if the declaration names a single stage, else
+    with (stage, done, total).  Without a terminal, only the start of each stage is printed.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
@@ -481,10 +480,9 @@ def _version(show: bool) -> None:
 
 
 def application(chosen: Iterable[str] = VERBS, listed: Iterable[str] = ()) -> typer.Typer:
-    """Return the command line of some verbs; a verb's module is imported for its declaration.
+    """Build the command line of some verbs, importing their modules for the declarations.
 
-    Of those that are only ``listed`` nothing is imported: they have a line on the help page and a
-    name that can be mistyped.
+    Verbs in ``listed`` only are not imported: they appear on the help page and in suggestions.
     """
     from memberbound.report import DRAWINGS
 
@@ -522,7 +520,7 @@ def _out_of_place() -> None:
 
 
 def _choices(verb: Verb) -> str | None:
-    """Return what can be named for a learner or an attack, for the end of a help page."""
+    """Return the names of learners or attacks, for the end of a help page."""
     sentences = []
     if verb.of_kind("learner") and verb.name != "predict":
         from memberbound.learners.names import LEARNERS
@@ -538,13 +536,13 @@ def _choices(verb: Verb) -> str | None:
     return "\n\n".join(sentences) or None
 
 
-def _guarded(run: Callable[[], object]) -> int:
-    """Run a command and turn what goes wrong into one sentence and an exit code."""
+def _run_guarded(run: Callable[[], object]) -> int:
+    """Run a command and turn errors into one sentence and an exit code."""
     try:
-        with stopped_in_order():
+        with handle_sigterm():
             code = run()
             sys.stdout.flush()
-            if code == INTERRUPTED:  # so Typer says that it was stopped while it read options
+            if code == INTERRUPTED:  # Typer's code for an interrupt while parsing options
                 raise KeyboardInterrupt
     except BaseException as problem:
         if isinstance(problem, (SystemExit, GeneratorExit)):
@@ -557,9 +555,9 @@ def main() -> None:
     """Entry point of the ``memberbound`` command."""
     arguments = sys.argv[2:] if sys.argv[1:2] == ["--"] else sys.argv[1:]
     arguments = arguments or ["--help"]
-    # ``package.module:factory`` may be a file here; behind everything that is installed.
+    # Let ``package.module:factory`` find files in the working directory, after installed packages.
     sys.path.append(str(Path.cwd()))
-    # Only what is asked for is imported; the help page and a wrong name need no verb.
+    # Import only the requested verb; the help page and a wrong name need none.
     chosen = [name for name in arguments[:1] if name in VERBS]
     listed = () if chosen else VERBS
 
@@ -568,4 +566,4 @@ def main() -> None:
         group = typer.main.get_command(application(chosen, listed))
         return group.main(arguments, prog_name="memberbound", standalone_mode=False)
 
-    sys.exit(_guarded(run))
+    sys.exit(_run_guarded(run))

@@ -1,8 +1,8 @@
-"""How a run ends without an answer: one sentence, an exit code, and nothing lost.
+"""Errors and interrupts of a run: one sentence, an exit code, and nothing lost.
 
-What a caller can mend is said by the error itself.  What nobody foresaw is said in one sentence
-too, and its traceback goes to a file that only this user can read: it may quote a line of the data,
-so it is not printed unless ``MEMBERBOUND_DEBUG=1`` asks for it.
+An expected error explains itself.  An unexpected error is reduced to one sentence too, and its
+traceback goes to a file that only this user can read: it may quote a line of the data, so it is
+printed only with ``MEMBERBOUND_DEBUG=1``.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from memberbound.errors import InputError, MemberboundError, shortened
 from memberbound.faces.terminal import print_text
 
 _PREFIX = "memberbound-traceback-"
-#: Tracebacks that are kept; the oldest go first.
+#: Maximum number of stored tracebacks; the oldest are deleted first.
 _KEPT = 20
-#: Exit codes of a run that a signal stopped, as shells count them.
+#: Exit codes of a run stopped by a signal, by the convention of shells.
 INTERRUPTED, _TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 
 
 class StoppedError(MemberboundError):
-    """Ctrl-C or SIGTERM, on its way through Typer, which would end the process in its own way."""
+    """Ctrl-C or SIGTERM, wrapped so that Typer does not exit by itself."""
 
 
-#: Set when SIGTERM has come: an engine that it stops forgets which signal it was.
+#: Set after SIGTERM, because an interrupted engine does not report the signal.
 _sigterm_seen = threading.Event()
 
 
 def debugging() -> bool:
-    """Whether tracebacks are to be shown."""
+    """Return whether tracebacks are shown."""
     return os.environ.get("MEMBERBOUND_DEBUG", "") not in ("", "0")
 
 
 @contextlib.contextmanager
-def stopped_in_order() -> Iterator[None]:
-    """Let SIGTERM end the work under way as Ctrl-C does: outputs whole, private folders deleted."""
+def handle_sigterm() -> Iterator[None]:
+    """Handle SIGTERM like Ctrl-C within the block: complete outputs, no private folders left."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def leave(number: int, frame: object) -> None:
         del frame
-        # A second one must not interrupt the tidying.
+        # A second signal must not interrupt the cleanup.
         signal.signal(number, signal.SIG_IGN)
         _sigterm_seen.set()
         raise KeyboardInterrupt
@@ -63,23 +63,23 @@ def stopped_in_order() -> Iterator[None]:
 
 
 def ending(problem: BaseException, tracebacks: Path | None = None) -> tuple[str, int]:
-    """Return the sentence and the exit code for what a command raised.
+    """Return the sentence and the exit code for an exception of a command.
 
-    ``tracebacks`` is the folder for the traceback of what nobody foresaw.
+    ``tracebacks`` is the folder for the traceback of an unexpected error.
     """
-    if _interrupted(problem):
+    if _is_interrupt(problem):
         sentence = str(problem) if isinstance(problem, StoppedError) else ""
         return sentence or "stopped.", _TERMINATED if _sigterm_seen.is_set() else INTERRUPTED
     if isinstance(problem, MemberboundError):
         return str(problem), 2 if isinstance(problem, InputError) else 1
-    # Typer carries its own copy of click, so its errors are known by what they can say.
+    # Typer vendors click, so recognise its errors by their methods.
     format_message = getattr(problem, "format_message", None)
     if format_message is not None:
         return format_message(), getattr(problem, "exit_code", 2)
     if is_memory_error(problem):
         return "out of memory. Use fewer rows, columns or --workers, or a larger machine.", 1
     if isinstance(problem, BrokenPipeError):
-        # Who reads the answer has gone; what Python still holds for them must not raise again.
+        # The reader of the output is gone; flushing the rest must not raise again.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return "the answer could not be written: its reader has closed the pipe.", 1
@@ -92,12 +92,12 @@ def ending(problem: BaseException, tracebacks: Path | None = None) -> tuple[str,
 
 
 def is_memory_error(problem: BaseException) -> bool:
-    """Whether memory ran out, here or in Arrow."""
+    """Return whether memory ran out, here or in Arrow."""
     return isinstance(problem, MemoryError) or type(problem).__name__ == "ArrowMemoryError"
 
 
-def _interrupted(problem: BaseException) -> bool:
-    """Whether a signal ended it; the command line and the engine have their own words for it."""
+def _is_interrupt(problem: BaseException) -> bool:
+    """Return whether a signal caused it; Typer and the engine raise errors of their own."""
     return (
         isinstance(problem, (KeyboardInterrupt, StoppedError))
         or _sigterm_seen.is_set()
@@ -107,7 +107,7 @@ def _interrupted(problem: BaseException) -> bool:
 
 
 def keep_traceback(problem: BaseException, folder: Path | None = None) -> Path | None:
-    """Write a traceback to a private file and return its path; None where that is impossible."""
+    """Write a traceback to a private file and return its path; None if that fails."""
     text = "".join(traceback.format_exception(problem))
     head = f"memberbound {__version__}, Python {sys.version.split()[0]}, {sys.platform}\n\n"
     directory = Path(tempfile.gettempdir()) if folder is None else folder
@@ -122,7 +122,7 @@ def keep_traceback(problem: BaseException, folder: Path | None = None) -> Path |
         ]
         for old in sorted(others, key=lambda other: other.stat().st_mtime)[:-_KEPT]:
             old.unlink()
-    except (OSError, KeyError, NotImplementedError):  # no space, or an owner without a name
+    except (OSError, KeyError, NotImplementedError):  # no space, or an unknown owner
         with contextlib.suppress(OSError):
             if path is not None and path.stat().st_size < len(head):
                 path.unlink()
@@ -131,7 +131,7 @@ def keep_traceback(problem: BaseException, folder: Path | None = None) -> Path |
 
 
 def print_ending(problem: BaseException) -> int:
-    """Print on standard error what ended a command, and return its exit code."""
+    """Print the error of a command on standard error, and return its exit code."""
     message, code = ending(problem)
     if debugging():
         traceback.print_exception(problem)

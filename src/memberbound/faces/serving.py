@@ -1,4 +1,4 @@
-"""The verb ``serve``: where the web calculator listens, and that it leaves nothing behind."""
+"""The verb ``serve``: run the web calculator and clean up after it."""
 
 from __future__ import annotations
 
@@ -71,19 +71,19 @@ def serve(
         job_seconds=60 * positive("job_minutes", job_minutes),
         running=whole_number("jobs", jobs),
     )
-    # Taken out of the environment, which child processes inherit.
+    # Remove it from the environment, which child processes inherit.
     inherited = os.environ.pop("MEMBERBOUND_TOKEN", None)
     secret = token or inherited
     where = Listening(host, int(port), secret, tuple(allow_host))
     listen(where, limits, open_browser=open_browser and has_display())
 
 
-#: A shorter token could be guessed over a network.
+#: A shorter token could be guessed remotely.
 _SHORTEST_TOKEN = 16
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server on ``host``."""
+    """Return whether only this machine can reach a server on ``host``."""
     if host == "localhost":
         return True
     try:
@@ -94,7 +94,7 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Listening:
-    """Where a server listens and who may talk to it."""
+    """The address of a server and its access rules."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -115,7 +115,7 @@ class Listening:
             )
 
     def policy(self) -> Policy:
-        """Return whose requests are answered."""
+        """Return the access policy."""
         from memberbound.faces.web.access import Policy
 
         own = () if is_loopback(self.host) else (socket.gethostname().lower(), self.host.lower())
@@ -123,10 +123,10 @@ class Listening:
         return Policy((*own, *(name.lower() for name in self.names)), everywhere, self.token)
 
     def bound(self) -> socket.socket:
-        """Return a socket that listens; port 0 takes a free one."""
+        """Bind and return the listening socket; port 0 selects a free one."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        # Named as TCP, because asyncio sends small answers at once only where it knows that: else
-        # every answer on a kept connection waits 40 ms for an acknowledgement.
+        # Specify TCP, because asyncio disables Nagle's algorithm only then: otherwise every answer
+        # on a kept connection waits 40 ms for an acknowledgement.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -141,15 +141,15 @@ class Listening:
         return listener
 
     def address(self, port: int) -> str:
-        """Return the address to open; with a token, it carries it once."""
+        """Return the address to open, including the token if there is one."""
         name = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host
         name = f"[{name}]" if ":" in name else name
         return f"http://{name}:{port}/" + (f"?token={quote(self.token)}" if self.token else "")
 
 
 def listen(where: Listening, limits: Limits, *, open_browser: bool) -> None:
-    """Serve until interrupted; the address is printed once requests are answered."""
-    # Before anything is loaded, which takes its time: a port may be taken.
+    """Serve until interrupted; print the address once the server is ready."""
+    # Bind before the slow imports, because the port may be in use.
     listener = where.bound()
     import uvicorn
 
@@ -164,9 +164,9 @@ def listen(where: Listening, limits: Limits, *, open_browser: bool) -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
-        # Nobody stands between: headers that say otherwise are not believed.
+        # There is no proxy, so ignore forwarding headers.
         proxy_headers=False,
-        # A page that is still open must not hold up the end.
+        # An open page must not delay the shutdown.
         timeout_graceful_shutdown=2,
     )
 
@@ -175,14 +175,14 @@ def listen(where: Listening, limits: Limits, *, open_browser: bool) -> None:
             await super().startup(sockets)
             if self.started:
                 print(f"memberbound serves {address} (Ctrl+C ends it)", flush=True)
-                if open_browser:  # some systems wait for the browser
+                if open_browser:  # in a thread: some systems block on the browser
                     threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
     def leave(number: int, frame: object) -> None:
         del frame
         sys.exit(128 + number)
 
-    # uvicorn ends in order at SIGTERM and SIGINT and then raises the signal again.
+    # uvicorn shuts down at SIGTERM and SIGINT and then raises the signal again.
     signal.signal(signal.SIGTERM, leave)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
@@ -191,7 +191,7 @@ def listen(where: Listening, limits: Limits, *, open_browser: bool) -> None:
 
 
 def has_display() -> bool:
-    """Whether a browser could be shown; on Unix only where a display is named."""
+    """Return whether a browser can open; on Unix, only with a display variable."""
     if sys.platform in ("win32", "darwin", "cygwin"):
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

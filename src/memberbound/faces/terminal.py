@@ -1,8 +1,8 @@
-"""What a terminal shows: text that fits its width, broken at words, with a look for each kind.
+"""Terminal output: text wrapped to the width, with a style for each kind of number.
 
-An answer's ``summary()`` is plain text of any width.  Here its sentences are wrapped, a value that
-is too long is continued below itself, and a table that is too wide becomes one small block per row.
-Nothing of it changes what is written into a file or a pipe.
+An answer's ``summary()`` is plain text of any width.  This module wraps its sentences, continues a
+long value below itself, and turns a table that is too wide into one small block per row.  Output to
+a file or a pipe is unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from memberbound.tables.roles import Reading
     from memberbound.tables.table import Table
 
-#: How each kind looks: the blue, green and orange of the report, and never by colour alone.
+#: Style of each kind: the blue, green and orange of the report, never distinguished by colour
+#: alone.
 STYLES: dict[Kind, str] = {
     "certificate": "bold color(33)",
     "audit": "bold color(35)",
@@ -30,17 +31,17 @@ STYLES: dict[Kind, str] = {
 }
 _NUMBER = r" ?-?(?:[\d.,]+(?:e-?\d+)?(?: %)?|∞)"
 _GAP = re.compile(r"\s{2,}")
-#: A sign stays beside its number, and a number beside its unit.
+#: Keep a sign with its number, and a number with its unit.
 _TOGETHER = re.compile(r"(?<=[≤≥≈=→]) (?=\S)|(?<=\d) (?=%)")
-#: A value that has less room than this goes below its name.
+#: A value narrower than this goes below its name.
 _NARROWEST = 24
 
 
 def kinds_in(text: str, *, measures: bool) -> Iterator[tuple[int, int, Kind]]:
-    """Yield where a text has a number of some kind.
+    """Yield the spans of certified, measured and estimated numbers in a text.
 
-    ``≥`` stands before a measured floor in the answer of a verb that ``measures``, and before a
-    certified one (of a security) elsewhere.
+    ``≥`` marks a measured lower bound in the answer of a verb that ``measures``, and a certified
+    one (of security) elsewhere.
 
     >>> list(kinds_in("success ≤ 55 %, seen ≈ 0.52", measures=True))
     [(8, 14, 'certificate'), (21, 27, 'estimate')]
@@ -55,13 +56,13 @@ def kinds_in(text: str, *, measures: bool) -> Iterator[tuple[int, int, Kind]]:
         yield match.start(), match.end(), signs.get(match.group()[0], "unproved")
 
 
-def fitted(text: str, width: int) -> str:
-    r"""Return a text whose lines have at most ``width`` characters, broken at words only.
+def wrap_text(text: str, width: int) -> str:
+    r"""Wrap a text to lines of at most ``width`` characters, breaking at words only.
 
-    >>> print(fitted("method  exact worst case of the law of these rows", 34))
+    >>> print(wrap_text("method  exact worst case of the law of these rows", 34))
     method  exact worst case of the
             law of these rows
-    >>> print(fitted("attack    accuracy    advantage\nlira      0.71        0.42", 24))
+    >>> print(wrap_text("attack    accuracy    advantage\nlira      0.71        0.42", 24))
     lira
       accuracy   0.71
       advantage  0.42
@@ -75,12 +76,12 @@ def fitted(text: str, width: int) -> str:
             lines += _as_records([_cells(line) for line in block], width)
         else:
             for line in block:
-                lines += _wrapped(line, width)
+                lines += _wrap_line(line, width)
     return "\n".join(lines)
 
 
 def blocks(text: str, *, measures: bool) -> list[dict[str, Any]]:
-    r"""Return a summary as the tables and paragraphs that it is made of, for a page.
+    r"""Split a summary into tables and paragraphs, for a page.
 
     A paragraph has one cell per row; a table of more than two columns begins with its heads.  A
     cell has the kind of its number, if it has one.
@@ -111,19 +112,19 @@ def _cells(line: str) -> list[str]:
 
 
 def _as_records(rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Return a table as a block per row: its first cell, and below it every head with its value."""
+    """Format a table as a block per row: its first cell, then every heading with its value."""
     _, *heads = rows[0]
     room = max(len(head) for head in heads)
     lines: list[str] = []
     for name, *values in rows[1:]:
-        lines += _wrapped(name, width)
+        lines += _wrap_line(name, width)
         for head, value in zip(heads, values, strict=True):
-            lines += _wrapped(f"  {head:<{room}}  {value}", width)
+            lines += _wrap_line(f"  {head:<{room}}  {value}", width)
     return lines
 
 
-def _wrapped(line: str, width: int) -> list[str]:
-    """Return a line in pieces; those after the first stand below the text that they continue."""
+def _wrap_line(line: str, width: int) -> list[str]:
+    """Wrap a line, aligning continuation lines with the text that they continue."""
     if len(line) <= width:
         return [line]
     start = len(line) - len(line.lstrip())
@@ -144,9 +145,9 @@ def _wrapped(line: str, width: int) -> list[str]:
 
 
 def print_text(text: str, *, measures: bool = False, stream: TextIO | None = None) -> None:
-    """Print a text: wrapped and with colours on a terminal, as it is elsewhere.
+    """Print a text, wrapped and coloured on a terminal, unchanged elsewhere.
 
-    ``COLUMNS`` in the environment is the terminal's width, and ``NO_COLOR`` asks for no colours.
+    The environment variable ``COLUMNS`` sets the width, and ``NO_COLOR`` disables colours.
     """
     from rich.console import Console
     from rich.text import Text
@@ -156,15 +157,15 @@ def print_text(text: str, *, measures: bool = False, stream: TextIO | None = Non
     if not console.is_terminal:
         stream.write(f"{text}\n")
         return
-    shown = Text(fitted(text, console.width))
+    shown = Text(wrap_text(text, console.width))
     for start, end, kind in kinds_in(shown.plain, measures=measures):
         shown.stylize(STYLES[kind], start, end)
     console.print(shown, soft_wrap=True)
 
 
-# ── What a file is read as: shown before anything long, for its owner's eyes ──────────────────────
+# ── A preview of how a file is read, for its owner, before long computations ──────────────────────
 
-#: Bytes of a file beyond which nothing is shown, and columns that are named of a kind.
+#: Maximum file size for a preview, in bytes, and maximum column names per kind.
 _LARGEST, _NAMED = 2**26, 20
 _HEADS = {
     "number": "numbers",
@@ -200,8 +201,12 @@ def preview_lines(
         rows, blanks = _blanks(table)
         lines = [f"{path.name}: {rows} rows, {len(readings)} columns"]
         for role, head in _HEADS.items():
-            named = [_shown(n, r, blanks[n], rows) for n, r in readings.items() if r.role == role]
-            if len(named) > _NAMED:  # those with something to say first
+            named = [
+                _describe_column(n, r, blanks[n], rows)
+                for n, r in readings.items()
+                if r.role == role
+            ]
+            if len(named) > _NAMED:  # columns with remarks first
                 named.sort(key=lambda text: not text.endswith(")"))
                 named = [*named[:_NAMED], f"and {len(named) - _NAMED} more"]
             if named:
@@ -220,7 +225,7 @@ def _blanks(table: Table) -> tuple[int, dict[str, int]]:
     return row[0], {name: row[0] - n for name, n in zip(table.columns, row[1:], strict=True)}
 
 
-def _shown(name: str, reading: Reading, blanks: int, rows: int) -> str:
+def _describe_column(name: str, reading: Reading, blanks: int, rows: int) -> str:
     notes = []
     if reading.form in ("comma", "day-first"):
         notes.append("decimal comma" if reading.form == "comma" else "day first")

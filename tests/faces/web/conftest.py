@@ -103,7 +103,7 @@ def finished(client: Any, job: str, seconds: float = 120) -> dict[str, Any]:
     raise AssertionError(f"the job has not ended: {state}")
 
 
-def performed(client: Any, verb: str, file: str | None, **options: Any) -> dict[str, Any]:
+def run_verb(client: Any, verb: str, file: str | None, **options: Any) -> dict[str, Any]:
     """Run a job to its end."""
     answer = client.post("/api/jobs", json={"verb": verb, "file": file, "options": options})
     assert answer.status_code == 202, answer.text

@@ -64,7 +64,7 @@ def test_foreign_pages_read_nothing_but_may_link_here(client, path, headers, sta
 
 
 def test_without_the_host_check_a_foreign_host_would_be_answered(monkeypatch):
-    monkeypatch.setattr(Policy, "addressed", lambda self, host: True)
+    monkeypatch.setattr(Policy, "accepts_host", lambda self, host: True)
     with opened() as client:
         assert client.get("/api/health", headers={"host": "evil.example"}).status_code == 200
 
@@ -72,9 +72,9 @@ def test_without_the_host_check_a_foreign_host_would_be_answered(monkeypatch):
 def test_a_server_on_all_interfaces_answers_to_addresses_and_its_names():
     policy = Listening("0.0.0.0", 0, TOKEN, ("Lab.example",)).policy()
     named = ("192.168.1.5:80", "[fe80::1]:80", "lab.example", "evil.example")
-    assert [policy.addressed(host) for host in named] == [True, True, True, False]
+    assert [policy.accepts_host(host) for host in named] == [True, True, True, False]
     one = Listening("192.168.1.5", 0, TOKEN).policy()
-    assert [one.addressed(host) for host in ("192.168.1.6", "192.168.1.5:1")] == [False, True]
+    assert [one.accepts_host(host) for host in ("192.168.1.6", "192.168.1.5:1")] == [False, True]
 
 
 def test_nothing_is_shared_across_origins(client):

@@ -21,7 +21,7 @@ from memberbound.faces.web.child import JOBS
 from memberbound.faces.web.limits import MIB
 from memberbound.faces.web.schemas import options_model
 from memberbound.faces.web.uploads import Uploads
-from web.conftest import SMALL, finished, opened, performed, uploaded
+from web.conftest import SMALL, finished, opened, run_verb, uploaded
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_what_is_typed_as_a_file_lies_beside_the_outputs(client, table):
     """The bounds of ``summarize`` are text; a model is no table, and a table is no model."""
     bounds = "age: [0, 120]\n"
     asked = {"statistic": "mean", "columns": ["age"], "bounds": bounds, "eta": 0.1}
-    job = performed(client, "summarize", table, **asked)
+    job = run_verb(client, "summarize", table, **asked)
     assert job["state"] == "done", job["error"]
     (typed,) = client.app.state.server.folder.rglob(f"{job['job']}/out/bounds.yaml")
     assert stat.S_IMODE(typed.stat().st_mode) == 0o600
@@ -75,28 +75,28 @@ def test_what_is_typed_as_a_file_lies_beside_the_outputs(client, table):
     assert "--bounds bounds.yaml" in job["command"]
     assert job["result"]["game"] == "neighbour"
     assert list(job["charts"]) == ["roc"]
-    refused = performed(client, "summarize", table, **asked | {"bounds": "age: [9, 1]"})
+    refused = run_verb(client, "summarize", table, **asked | {"bounds": "age: [9, 1]"})
     assert (refused["state"], refused["result"], refused["files"]) == ("failed", None, [])
     assert "bounds" in refused["error"]["message"]
     assert str(client.app.state.server.folder) not in json.dumps(refused)
-    template = performed(client, "bounds", table)
+    template = run_verb(client, "bounds", table)
     assert "age" in template["result"]["template"]
     assert download(client, template, "bounds.yaml").decode() == template["result"]["template"]
     model = uploaded(client, b"\x08\x01", "model.onnx")
     assert (model["rows"], model["columns"]) == (None, [])
-    refused = performed(client, "certify", model["file"])
+    refused = run_verb(client, "certify", model["file"])
     assert refused["state"] == "failed"
     assert "model.onnx" in refused["error"]["message"]
     options = {"nonmembers": table, "target": "income", "model": table}
-    assert "model must end in" in performed(client, "audit", table, **options)["error"]["message"]
-    broken = performed(client, "audit", table, **options | {"model": model["file"]})
+    assert "model must end in" in run_verb(client, "audit", table, **options)["error"]["message"]
+    broken = run_verb(client, "audit", table, **options | {"model": model["file"]})
     assert broken["state"] == "failed"
     assert "model.onnx" in broken["error"]["message"]
 
 
 def test_a_job_from_start_to_download(client, table, path):
     options = {"columns": ["sex", "age"], "confidence": 0.9}
-    job = performed(client, "certify", table, **options, records=True)
+    job = run_verb(client, "certify", table, **options, records=True)
     assert job["state"] == "done", job["error"]
     own = memberbound.certify(path, **options, records="records.csv")
     assert job["result"] == as_json(own)
@@ -169,7 +169,7 @@ def taken(monkeypatch):
     async def trusted(self, *about):
         return {"rows": 1, "columns": []}
 
-    monkeypatch.setattr(Uploads, "_inspected", trusted)
+    monkeypatch.setattr(Uploads, "_inspect", trusted)
 
 
 def slow(client):
@@ -233,11 +233,11 @@ def test_time_and_memory_of_a_job_are_limited(client, taken, restricted):
     lines = b"".join(b"0.%06d,%d\n" % (i, i % 2) for i in range(10**6))
     scores = uploaded(client, b"score,member\n" + lines, "scores.csv")["file"]
     restricted(job_memory_bytes=40 * MIB)
-    job = performed(client, "audit", scores)
+    job = run_verb(client, "audit", scores)
     assert job["state"] == "failed"
     assert "memory" in job["error"]["message"]
     restricted(upload_bytes=100 * MIB)
-    assert performed(client, "audit", scores)["state"] == "done"
+    assert run_verb(client, "audit", scores)["state"] == "done"
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
@@ -288,7 +288,7 @@ def test_a_full_disk_is_a_refusal_with_its_reason_that_leaves_nothing(
 
 def test_the_oldest_jobs_are_forgotten_beyond_the_limit(client, restricted):
     restricted(kept_jobs=1)
-    done = [performed(client, "certify", None, uniform=3, n=n)["job"] for n in (7, 8)]
+    done = [run_verb(client, "certify", None, uniform=3, n=n)["job"] for n in (7, 8)]
     assert client.get(f"/api/jobs/{done[0]}").status_code == 404
     assert client.get(f"/api/jobs/{done[1]}").json()["result"]["n"] == 8
     assert [p.name for p in (client.app.state.server.folder / "jobs").iterdir()] == [done[1]]

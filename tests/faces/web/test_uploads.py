@@ -9,8 +9,8 @@ from starlette.requests import Request
 
 from memberbound.faces.web import application, uploads
 from memberbound.faces.web.processes import RefusedError
-from memberbound.faces.web.uploads import Upload, Uploads, ending_of, shown_name
-from web.conftest import SMALL, in_a_loop, opened, performed, uploaded
+from memberbound.faces.web.uploads import Upload, Uploads, display_name, ending_of
+from web.conftest import SMALL, in_a_loop, opened, run_verb, uploaded
 
 CSV = b"sex,age,code\nf,30,007\nm,40,1\nf,30,2\n,50,3\n"
 
@@ -73,7 +73,7 @@ def test_a_job_reads_its_files_in_their_encoding(client):
     params["encoding"] = "latin-1"
     file = client.post("/api/files", params=params, content=content).json()
     assert (file["columns"][0]["name"], file["encoding"]) == ("größe", "latin-1")
-    job = performed(client, "certify", file["file"])
+    job = run_verb(client, "certify", file["file"])
     assert job["result"]["atoms"] == 2
     assert "--encoding latin-1" in job["command"]
     other = uploaded(client, CSV, "b.csv")["file"]
@@ -86,7 +86,7 @@ def test_the_oldest_uploads_are_forgotten_beyond_the_limit(monkeypatch):
     async def trusted(self, *about):
         return {"rows": 4, "columns": []}
 
-    monkeypatch.setattr(Uploads, "_inspected", trusted)
+    monkeypatch.setattr(Uploads, "_inspect", trusted)
     with opened(replace(SMALL, kept_files=2)) as client:
         ids = [uploaded(client, CSV, f"{i}.csv")["file"] for i in range(3)]
         assert [client.get(f"/api/files/{i}").status_code for i in ids] == [404, 200, 200]
@@ -204,6 +204,6 @@ def test_a_question_ends_when_its_client_disconnects(monkeypatch):
     ],
 )
 def test_names_are_plain(tmp_path, name, shown, plain):
-    assert shown_name(name) == shown
+    assert display_name(name) == shown
     path = tmp_path / f"table{ending_of(shown)}"
     assert Upload("id", shown, path, 1, 1, []).plain_name == plain

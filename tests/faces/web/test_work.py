@@ -13,7 +13,7 @@ import memberbound
 from commands import python
 from memberbound.faces.command_line import verb_named
 from memberbound.faces.web.child import Events, sentence_of
-from memberbound.faces.web.child import performed as perform
+from memberbound.faces.web.child import run_verb as perform
 
 
 @pytest.fixture

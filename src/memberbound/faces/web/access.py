@@ -1,8 +1,8 @@
-"""Whose requests are answered: checks before every request, headers of every answer.
+"""Access control: checks before every request, and headers of every answer.
 
 A page on the internet can make a browser send requests to this machine.  So the Host header must
 name this server (against DNS rebinding), a request that a foreign page started is refused, and
-nothing is ever shared across origins.  With a token, every request must carry it.
+nothing is shared across origins.  With a token, every request must carry it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memberbound.faces.endings import debugging, keep_traceback
-from memberbound.faces.web.limits import Limits, sized
+from memberbound.faces.web.limits import Limits, format_size
 from memberbound.faces.web.processes import RefusedError
 
 _LOG = logging.getLogger("memberbound.faces.web")
@@ -46,9 +46,9 @@ _HEADERS = {
 
 
 def view_policy(script_source: str) -> str:
-    """Content-Security-Policy of a report from somewhere: its own scripts, no network, no origin.
+    """Return the Content-Security-Policy of an opened report: own scripts, no network, no origin.
 
-    Styles stand in the report itself, and a style cannot read or send anything here.
+    Styles are inline in the report; a style cannot read or send anything here.
     """
     return (
         f"sandbox allow-scripts allow-downloads; default-src 'none'; script-src {script_source}; "
@@ -59,7 +59,7 @@ def view_policy(script_source: str) -> str:
 
 @dataclass(frozen=True)
 class Policy:
-    """Whose requests are answered.
+    """The access policy of a server.
 
     Args:
         hosts: names under which the server may be addressed, besides loopback's.
@@ -71,8 +71,8 @@ class Policy:
     any_address: bool = False
     token: str | None = None
 
-    def addressed(self, host: str) -> bool:
-        """Whether a Host header names this server."""
+    def accepts_host(self, host: str) -> bool:
+        """Return whether a Host header names this server."""
         match = _HOST.fullmatch(host.lower())
         if match is None:
             return False
@@ -93,7 +93,7 @@ class AccessControl:
         self._app = app
         self._policy = policy
         self._limits = limits
-        # What the cookie holds: a browser never stores the token itself.
+        # The value of the cookie: a browser never stores the token itself.
         self._session = secrets.token_urlsafe(32)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -126,7 +126,7 @@ class AccessControl:
             except Exception as problem:
                 if started:
                     raise
-                # The details go to a private file and the terminal, not to the page.
+                # Send the details to a private file and the terminal, not to the page.
                 path = keep_traceback(problem)
                 name = type(problem).__name__
                 _LOG.error("a request failed (%s), see %s", name, path, exc_info=debugging())
@@ -136,7 +136,7 @@ class AccessControl:
     def _check_origin(self, request: Request) -> None:
         headers, method = request.headers, request.method
         host = headers.get("host", "")
-        if not self._policy.addressed(host):
+        if not self._policy.accepts_host(host):
             raise RefusedError(
                 403, "the Host header must name this server; use the address that it printed."
             )
@@ -152,7 +152,7 @@ class AccessControl:
                 raise RefusedError(403, "the request must come from this server's own pages.")
 
     def _check_token(self, request: Request) -> Response | None:
-        """Refuse a request without the token; a link that carries it is exchanged for a cookie."""
+        """Refuse a request without the token; exchange a link with the token for a cookie."""
         token = self._policy.token
         if token is None:
             return None
@@ -170,17 +170,17 @@ class AccessControl:
                 "Authorization: Bearer with it.",
             )
         query = urlencode([p for p in request.query_params.multi_items() if p[0] != "token"])
-        # A path that starts with two slashes would lead to another server.  The path comes decoded;
-        # a line break in it must not end the header.
+        # A path with two leading slashes would lead to another server.  The path is decoded; a line
+        # break in it must not end the header.
         target = "/" + quote(request.scope["path"].lstrip("/\\")) + (f"?{query}" if query else "")
         redirect = Response(status_code=303, headers={"location": target})
-        # Not Strict: a link to a calculation in somebody's web mail would then arrive without the
-        # cookie.  Foreign pages get nothing for it: see _check_origin.
+        # Not Strict: a link to a calculation in web mail would then arrive without the cookie.
+        # Foreign pages gain nothing from it: see _check_origin.
         redirect.set_cookie(cookie, self._session, httponly=True, samesite="lax")
         return redirect
 
     def _check_length(self, request: Request) -> None:
-        """Refuse a body that is too large, or that does not say how large it is.
+        """Refuse a body that is too large, or without a declared length.
 
         Uploads are streamed and counted where they are stored.
         """
@@ -189,7 +189,9 @@ class AccessControl:
         most = self._limits.body_bytes
         length = request.headers.get("content-length", "0")
         if "transfer-encoding" in request.headers or int(length) not in range(most + 1):
-            raise RefusedError(413, f"the request must be at most {sized(most)}, and say its size.")
+            raise RefusedError(
+                413, f"the request must be at most {format_size(most)}, and say its size."
+            )
 
 
 def _protect(headers: MutableHeaders) -> None:

@@ -1,4 +1,4 @@
-"""The web application: its pages, its endpoints (each a verb), and what surrounds them."""
+"""The web application: pages, endpoints for the verbs, and error handling."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from memberbound.faces.web.jobs import Jobs
 from memberbound.faces.web.limits import Limits
 from memberbound.faces.web.processes import Left, RefusedError, perform, unless_left, warm_up
 from memberbound.faces.web.schemas import ExplainOptions, JobRequest, equivalent, verb_form
-from memberbound.faces.web.uploads import Uploads, shown_name
+from memberbound.faces.web.uploads import Uploads, display_name
 from memberbound.files import PrivateFolder
 
-# ── What one running server holds ─────────────────────────────────────────────────────────────────
+# ── The state of a running server ─────────────────────────────────────────────────────────────────
 
 
 class State:
-    """The uploads, jobs and views of a server; everything it writes lies in one private folder."""
+    """The uploads, jobs and views of a server; all of its files are in one private folder."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -44,7 +44,7 @@ class State:
         self._turn = asyncio.Semaphore(limits.questions)
         self.uploads = Uploads(self.folder / "files", limits)
         self.jobs = Jobs(self.folder / "jobs", limits)
-        #: Reports that were opened from a file: page and sources of its scripts, oldest first.
+        #: Reports opened from a file: page and sources of its scripts, oldest first.
         self.views: dict[str, tuple[str, str]] = {}
 
     async def ask(self, request: Request, question: str, options: Keywords) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class State:
             async with self._turn:
                 return await perform({"verb": question, "options": options}, self.limits, seconds)
 
-        return await unless_left(_left(request), answer())
+        return await unless_left(_disconnection(request), answer())
 
     async def close(self) -> None:
         """Stop all jobs and delete everything."""
@@ -73,8 +73,8 @@ _REFUSED = "Refused, with one sentence that says what would be right."
 router = APIRouter(prefix="/api", responses={"4XX": {"description": _REFUSED}})
 
 
-def _left(request: Request) -> Left:
-    """Return what waits for the client of a request to disconnect, after its body was read."""
+def _disconnection(request: Request) -> Left:
+    """Return a function that waits until the client disconnects, after its body was read."""
 
     async def left() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -149,7 +149,7 @@ async def upload(
     Or a model for ``audit`` (.skops, .onnx), of a kind that runs nothing when it is read.
     """
     try:
-        added = await state.uploads.add(name, request.stream(), _left(request), encoding)
+        added = await state.uploads.add(name, request.stream(), _disconnection(request), encoding)
         return added.to_dict()
     except ClientDisconnect:
         raise RefusedError(400, "the upload was given up.") from None
@@ -198,7 +198,7 @@ async def download(
 ) -> Response:
     """Download one of the files that a job listed."""
     path = state.jobs.file(job, name)
-    return FileResponse(path, filename=shown_name(name), media_type="application/octet-stream")
+    return FileResponse(path, filename=display_name(name), media_type="application/octet-stream")
 
 
 @router.post("/report")
@@ -230,7 +230,7 @@ mimetypes.add_type("text/javascript", ".js")
 
 
 class _Pages(StaticFiles):
-    """Files that a browser may keep, and asks for again each time."""
+    """Static files that a browser may cache and must revalidate."""
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
         response = super().file_response(*args, **kwargs)
@@ -238,13 +238,13 @@ class _Pages(StaticFiles):
         return response
 
 
-# ── The application: routes, their descriptions, and how errors are answered ──────────────────────
+# ── The application: routes, descriptions and error responses ─────────────────────────────────────
 
 _ABOUT = (
     "The verbs of memberbound over HTTP, with the same dictionaries as `memberbound VERB --json`. "
     'A refused request is answered with {"error": sentence}.'
 )
-#: A full or write-protected disk, a quota, a limit on files: nothing that the server did wrong.
+#: A full or write-protected disk, a quota or a file limit: not a fault of the server.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _SENTENCES = {
     404: "there is nothing at this address.",
@@ -258,8 +258,8 @@ def application(
     """Return the web application.
 
     Args:
-        limits: sizes, times and numbers of things at once.
-        policy: whose requests are answered; loopback's without a token unless given.
+        limits: limits on sizes, times and concurrency.
+        policy: access policy; by default, loopback without a token.
         warm: load the libraries before the first job and the first question.
     """
     bounds = limits or Limits()
@@ -280,7 +280,7 @@ def application(
         version=__version__,
         description=_ABOUT,
         openapi_url="/api/openapi.json",
-        # The pages of FastAPI load scripts from elsewhere.
+        # FastAPI's documentation pages load external scripts.
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -304,7 +304,7 @@ def application(
 
 
 async def _error(request: Request, problem: Exception) -> Response:
-    """Answer what goes wrong on purpose with a status and one sentence."""
+    """Answer an expected error with a status and one sentence."""
     del request
     match problem:
         case RefusedError():
@@ -324,7 +324,7 @@ async def _error(request: Request, problem: Exception) -> Response:
 
 
 def _first_sentence(problems: Sequence[Mapping[str, Iterable[object]]]) -> str:
-    """Return the first of pydantic's complaints as a sentence, without quoting the input."""
+    """Return the first validation error of pydantic as a sentence, without quoting the input."""
     first = problems[0]
     location = ".".join(str(part) for part in first["loc"] if part != "body")
     message = str(first["msg"]).removeprefix("Value error, ").rstrip(".")

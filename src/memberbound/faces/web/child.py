@@ -1,13 +1,13 @@
-"""The child process of a job or a question: one request in, one answer out, as JSON.
+"""The child process of a job or a question: one JSON request in, one JSON answer out.
 
-Work is done apart from the server so that it can be stopped, so that its memory and its files are
-limited by the operating system, and so that a file that crashes a parser takes only itself along.
+Work runs outside the server so that it can be cancelled, so that the operating system limits its
+memory and files, and so that a file that crashes a parser affects nothing else.
 
 * in: ``{"verb", "options"}``; work with files also has ``{"folder", "table", "names"}``;
 * out: ``{"progress": {"done", "total", "label"}}``, then ``{"answer"}`` or ``{"error"}``.
 
-A job calls a verb as it is declared: which parameter is the table, which are files to be written,
-which one hears of progress is read from the declaration, for every verb alike.
+A job calls a verb by its declaration, which determines the table, the output files and the progress
+callback, for every verb alike.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from memberbound.declarations import Answer, Keywords, Verb
+from memberbound.declarations import AnswerLike, Keywords, Verb
 from memberbound.faces.command_line import VERBS, verb_named
 from memberbound.faces.endings import debugging, ending, is_memory_error
 from memberbound.faces.terminal import blocks
 
-#: The parts of a private folder.
+#: The subfolders of a private folder.
 INPUTS, OUTPUTS, SCRATCH = "in", "out", "tmp"
-#: Models that an audit trains at the same time, as threads, all within the memory of its job.
+#: Models that an audit trains concurrently, as threads within the memory of its job.
 _WORKERS = 2
 _NICENESS = 5
 
 
 class Request(TypedDict):
-    """What to do; with files also where, with which table, and how they are called outside."""
+    """A request: the verb and its options; with files, also folder, table and original names."""
 
     verb: str
     options: Keywords
@@ -51,26 +51,26 @@ class Request(TypedDict):
 # ── Short questions ───────────────────────────────────────────────────────────────────────────────
 
 
-def _explained(options: Keywords) -> dict[str, Any]:
+def _explain(options: Keywords) -> dict[str, Any]:
     from memberbound.verbs.explain import explain
 
     return explain(**options).to_dict()
 
 
 def _explanation_page(options: Keywords) -> dict[str, Any]:
-    """Return an explanation as its page shows it, with the certified ceiling of the ROC."""
+    """Return an explanation for its page, with the certified upper bound on the ROC."""
     from memberbound.report.charts import explanation_chart
     from memberbound.verbs.explain import explain
 
     explanation = explain(**options["options"])
     chart = explanation_chart(explanation).to_dict(options["scale"])
-    return _shown(explanation, verb_named("explain")) | {"charts": {"roc": chart}}
+    return _answer_fields(explanation, verb_named("explain")) | {"charts": {"roc": chart}}
 
 
 def _report(options: Keywords) -> dict[str, Any]:
-    """Return a ``report.json`` from somewhere as a page whose own script is the only one that runs.
+    """Render a given ``report.json`` as a page in which only its own script runs.
 
-    The nonce of the script is drawn here, so that nothing in the report can know it.
+    The nonce of the script is generated here, so nothing in the report can contain it.
     """
     from memberbound.report.charts import sandwich_chart
     from memberbound.report.model import checked
@@ -86,7 +86,7 @@ def _report(options: Keywords) -> dict[str, Any]:
 
 
 _QUESTIONS: dict[str, Callable[[Keywords], dict[str, Any]]] = {
-    "explain": _explained,
+    "explain": _explain,
     "explain page": _explanation_page,
     "report": _report,
 }
@@ -94,18 +94,18 @@ _QUESTIONS: dict[str, Callable[[Keywords], dict[str, Any]]] = {
 
 # ── Jobs ──────────────────────────────────────────────────────────────────────────────────────────
 
-Progress = Callable[[int, int | None, str], None]
+SendProgress = Callable[[int, int | None, str], None]
 
-#: Verbs that are no jobs: questions that are answered at once, and work on files of one's own.
+#: Verbs that do not run as jobs: quick questions, and work on the user's own files.
 _NO_JOBS = {"explain", "compare", "export", "ledger", "predict", "reproduce", "theorems", "serve"}
-#: Verbs that run as jobs, in processes of their own.
+#: Verbs that run as jobs, each in its own process.
 JOBS = tuple(name for name in VERBS if name not in _NO_JOBS)
 
 
-def performed(
-    name: str, table: str | None, options: Keywords, progress: Progress
+def run_verb(
+    name: str, table: str | None, options: Keywords, progress: SendProgress
 ) -> dict[str, Any]:
-    """Return ``{"result", "charts", "summary"}`` of a verb, or what it raises."""
+    """Run a verb and return ``{"result", "charts", "summary"}``; exceptions propagate."""
     from joblib import parallel_config
 
     from memberbound.report.charts import charts_of
@@ -123,27 +123,27 @@ def performed(
             arguments[parameter.name] = table
         elif parameter.kind == "progress":
             arguments[parameter.name] = advance
-        elif parameter.kind == "folder":  # the job's own
+        elif parameter.kind == "folder":  # the folder of the job
             arguments[parameter.name] = "."
         elif parameter.name == "workers" and (name != "audit" or "model" in options):
-            # An audit trains only where there is a model.  One worker where a verb knows processes
-            # only: each would have the memory of a whole job.
+            # An audit trains only if there is a model.  Use one worker for verbs that support only
+            # processes: each would have the memory of a whole job.
             arguments["workers"] = _WORKERS if name == "audit-learner" else 1
     with parallel_config(backend="threading"):
         answer = verb.function(**arguments)
         assert answer is not None
         charts = {n: c.to_dict() for n, c in charts_of(answer, table, progress).items()}
-    return _shown(answer, verb) | {"charts": charts}
+    return _answer_fields(answer, verb) | {"charts": charts}
 
 
-def _shown(answer: Answer, verb: Verb) -> dict[str, Any]:
-    """Return the dictionary of an answer, and its summary in parts."""
+def _answer_fields(answer: AnswerLike, verb: Verb) -> dict[str, Any]:
+    """Return the dictionary of an answer, and its summary in blocks."""
     summary = blocks(answer.summary(), measures=verb.measures)
     return {"result": answer.to_dict(), "summary": summary}
 
 
 def outputs_of(verb: Verb, options: Keywords) -> dict[str, str | None]:
-    """Return the files that a job writes, by the argument that names them."""
+    """Return the output files of a job, keyed by argument."""
     files: dict[str, str | None] = {}
     for parameter in verb.parameters:
         if parameter.kind == "records" and parameter.name in options:
@@ -156,7 +156,7 @@ def outputs_of(verb: Verb, options: Keywords) -> dict[str, str | None]:
 
 
 def _output_name(verb: Verb, options: Keywords) -> str:
-    """Return the name of an output: a release by what is released, a table as CSV."""
+    """Return the name of an output: by kind for a release, CSV for a table."""
     if verb.of_kind("folder"):
         return verb.name
     if verb.name == "bounds":
@@ -184,7 +184,7 @@ class Events:
             self._send(text.encode())
 
     def progress(self, done: int, total: int | None, label: str) -> None:
-        """Send how far the work is."""
+        """Send the progress of the work."""
         now, last = time.monotonic(), self._last
         if label == last[1] and done != total and now - last[0] < 0.1:
             return
@@ -192,8 +192,8 @@ class Events:
         self.write({"progress": {"done": done, "total": total, "label": label}})
 
 
-def _answer(request: Request, progress: Progress) -> dict[str, Any]:
-    """Answer a question, or work on files in a private folder."""
+def _answer(request: Request, progress: SendProgress) -> dict[str, Any]:
+    """Answer a question, or run a job on files in a private folder."""
     if "folder" not in request:
         return _QUESTIONS[request["verb"]](request["options"])
     folder = Path(request["folder"])
@@ -206,14 +206,14 @@ def _answer(request: Request, progress: Progress) -> dict[str, Any]:
 
         assert table is not None
         return inspect(Path(table), **options)
-    answer = performed(request["verb"], table, options, progress)
-    # Charts are markup: a name that somebody gave a file has no place in it.
+    answer = run_verb(request["verb"], table, options, progress)
+    # Charts are markup, so keep user-supplied file names out of them.
     names = request.get("names", {})
-    return answer | {part: renamed(answer[part], names) for part in ("result", "summary")}
+    return answer | {part: rename_inputs(answer[part], names) for part in ("result", "summary")}
 
 
 def respond(request: Request, events: Events, tracebacks: Path | None = None) -> None:
-    """Send the answer to a request, or the sentence that refuses it."""
+    """Send the answer to a request, or an error sentence."""
     try:
         events.write({"answer": _answer(request, events.progress)})
     except Exception as problem:
@@ -223,40 +223,40 @@ def respond(request: Request, events: Events, tracebacks: Path | None = None) ->
 
 
 def sentence_of(problem: BaseException, request: Request, tracebacks: Path | None = None) -> str:
-    """Return one sentence for people, with the names they gave."""
+    """Return an error as one sentence, with the user's file names."""
     if is_memory_error(problem) or isinstance(problem, RecursionError):
         text = "This needs more memory than it may use here: ask for less, or for fewer rows."
     else:
-        # The text of an unexpected error may quote somebody's record: it stays with the server.
+        # The text of an unexpected error may quote a record, so it stays on the server.
         text = " ".join(ending(problem, tracebacks)[0].split())
     names = dict(request.get("names", {}))
     if "folder" in request:
         names[request["folder"]] = "the job's folder"
-    return str(renamed(text, names))
+    return str(rename_inputs(text, names))
 
 
-def renamed(value: object, names: dict[str, str]) -> object:
-    """Replace our names of the inputs by the ones they were given, everywhere in an answer."""
+def rename_inputs(value: object, names: dict[str, str]) -> object:
+    """Replace internal names of the inputs by the user's, everywhere in an answer."""
     if isinstance(value, str):
         for ours, theirs in names.items():
             value = value.replace(ours, theirs)
         return value
     if isinstance(value, dict):
-        return {key: renamed(item, names) for key, item in value.items()}
+        return {key: rename_inputs(item, names) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [renamed(item, names) for item in value]
+        return [rename_inputs(item, names) for item in value]
     return value
 
 
 def limit_resources(memory: int, disk: int) -> None:
-    """Bound the memory and the size of files of this process and of whatever it starts."""
+    """Limit the memory and file sizes of this process and its children."""
     try:
         import resource
-    except ImportError:  # not on this system: the time limit remains
+    except ImportError:  # unavailable on this system: the time limit remains
         return
     for kind, most in (
-        # Private memory that is really used: reserved address space, of which the engines take
-        # plenty, does not count.
+        # Limit private memory in use; reserved address space, which the engines take plenty of,
+        # does not count.
         (resource.RLIMIT_DATA, memory),
         (resource.RLIMIT_FSIZE, disk),
         (resource.RLIMIT_CORE, 0),
@@ -268,8 +268,8 @@ def limit_resources(memory: int, disk: int) -> None:
 
 
 def main(stream: Connection, memory: int, disk: int) -> None:
-    """Answer one request: apart from the server, silent, and ended when the server is."""
-    multiprocessing.current_process().daemon = False  # it may start processes of its own
+    """Answer one request in a separate, silent process that ends with the server."""
+    multiprocessing.current_process().daemon = False  # it may start child processes
     if hasattr(os, "setsid"):
         os.setsid()
     with Path(os.devnull).open("r+b", buffering=0) as nothing:
@@ -284,10 +284,10 @@ def main(stream: Connection, memory: int, disk: int) -> None:
 
 
 def _become_independent() -> None:
-    """Make a forked child what a fresh process would be, but for its libraries.
+    """Reset a forked child to the state of a fresh process, except for loaded libraries.
 
-    NumPy's shared generator gets a state of its own, as that of ``random`` does by itself; noise of
-    releases comes from the operating system.  Linear algebra gets its cores back.
+    Reseed NumPy's global generator, as ``random`` does by itself; the noise of releases comes from
+    the operating system.  Restore the cores of linear algebra.
     """
     import numpy as np
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]

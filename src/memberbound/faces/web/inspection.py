@@ -1,8 +1,8 @@
-"""Inspect an uploaded table: its size when unpacked, its columns, its rows.
+"""Inspect an uploaded table: its uncompressed size, its columns, its rows.
 
-A small file can hold gigabytes, or so many columns that planning a query over them takes minutes.
-Both are refused before the reader opens the table.  What a file declares about itself may be wrong;
-the limits on the memory and the time of the process hold whatever it declares.
+A small file can expand to gigabytes, or have enough columns to make query planning take minutes.
+Both are refused before the reader opens the table.  The metadata of a file may be wrong; the limits
+on the memory and the time of the process hold regardless.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from memberbound.errors import InputError
-from memberbound.faces.web.limits import sized
+from memberbound.faces.web.limits import format_size
 from memberbound.files import codec_named
 from memberbound.tables.csv_files import csv_columns
 from memberbound.tables.table import open_table
@@ -34,7 +34,7 @@ def inspect(
     """
     size, columns = _declared(path, encoding, most_bytes)
     if size > most_bytes:
-        raise InputError(f"{path} must be at most {sized(most_bytes)} unpacked. {_REMEDY}")
+        raise InputError(f"{path} must be at most {format_size(most_bytes)} unpacked. {_REMEDY}")
     _check_columns(path, columns, most_columns)
     with open_table(path, encoding=encoding) as table:
         _check_columns(path, len(table.columns), most_columns)
@@ -49,9 +49,9 @@ def _check_columns(path: Path, count: int, most: int) -> None:
 
 
 def _declared(path: Path, encoding: str | None, most: int) -> tuple[int, int]:
-    """Return the unpacked size of a file, and its columns, 0 where only the reader finds out.
+    """Return the declared uncompressed size and columns of a file; 0 if only the reader can tell.
 
-    A damaged file has its stored size here; the reader then refuses it in its own words.
+    A damaged file is reported with its size on disk; the reader then refuses it.
     """
     import pyarrow as pa
 
@@ -63,7 +63,7 @@ def _declared(path: Path, encoding: str | None, most: int) -> tuple[int, int]:
                     size = _unpacked_size(path, most)
                 return size, 0 if size > most else len(csv_columns(path, codec_named(encoding)))
             case ".xlsx" | ".xlsm":
-                # zipfile unpacks no more of a member than its directory declares.
+                # zipfile extracts no more of a member than its directory declares.
                 with zipfile.ZipFile(path) as archive:
                     return sum(member.file_size for member in archive.infolist()), 0
             case ".parquet":

@@ -1,4 +1,4 @@
-"""Jobs: verbs that take long, a few at a time, in child processes, with progress and cancel."""
+"""Jobs: long-running verbs in child processes, a few at a time, with progress and cancellation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ENDED = ("done", "failed", "cancelled")
 
 @dataclass
 class Job:
-    """One piece of work and what became of it."""
+    """One run of a verb with its state and its result."""
 
     id: str
     verb: str
@@ -35,7 +35,7 @@ class Job:
     request: Request
     #: The same question as a command and in Python.
     equivalents: dict[str, str]
-    #: What the user calls the table; nothing where the job has none.
+    #: The user's name of the table; None without a table.
     data: str | None = None
     state: State = "queued"
     progress: dict[str, object] | None = None
@@ -47,7 +47,7 @@ class Job:
     task: asyncio.Task[None] | None = None
 
     def to_dict(self, *, whole: bool = True) -> dict[str, object]:
-        """Return the job as the owner sees it, without its result in a list."""
+        """Return the job for its owner; ``whole=False`` omits the result, for lists."""
         now = self.ended or time.monotonic()
         status: dict[str, object] = {
             "job": self.id,
@@ -84,7 +84,7 @@ class Jobs:
         return iter(self._jobs.values())
 
     def add(self, verb: str, table: Upload | None, options: Options, uploads: Uploads) -> Job:
-        """Queue a job; its inputs are linked into its own folder at once."""
+        """Queue a job and link its inputs into its own folder."""
         if sum(job.state == "queued" for job in self) >= self._limits.queued:
             raise RefusedError(
                 429, f"at most {self._limits.queued} jobs may wait here; try again when one ended."
@@ -113,7 +113,7 @@ class Jobs:
         names: dict[str, str] = {}
         try:
             inputs = make_folders(folder)
-            # What was typed as a file lies among the outputs, to be taken along.
+            # Store files typed as text among the outputs, so that they can be downloaded.
             for name, text in texts.items():
                 document = folder / OUTPUTS / documents[name]
                 document.touch(mode=0o600, exist_ok=False)
@@ -154,7 +154,7 @@ class Jobs:
                 job.state, job.started = "running", time.monotonic()
                 seconds = self._limits.job_seconds
                 job.answer = await perform(job.request, self._limits, seconds, progress)
-            job.files = _listed(job.folder / OUTPUTS)
+            job.files = _list_files(job.folder / OUTPUTS)
             job.state = "done"
         except asyncio.CancelledError:
             job.state = "cancelled"
@@ -167,7 +167,7 @@ class Jobs:
             _delete_parts(job)
 
     async def cancel(self, id: str) -> Job:
-        """Stop a job and free its files; one that has ended is forgotten."""
+        """Cancel a job and free its files; a finished job is deleted."""
         job = self[id]
         if job.state in _ENDED:
             self._forget(job)
@@ -176,21 +176,21 @@ class Jobs:
         job.task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await job.task
-        # A task that is cancelled before its first step never ran its own clean-up.
+        # A task cancelled before its first step never ran its cleanup.
         if job.state not in _ENDED:
             job.state = "cancelled"
             _delete_parts(job)
         return job
 
     def file(self, id: str, name: str) -> Path:
-        """Return the path of an output that the job listed."""
+        """Return the path of a listed output."""
         job = self[id]
         if name not in job.files:
             raise RefusedError(404, "name must be one of the job's files, got another.")
         return job.folder / OUTPUTS / name
 
     async def close(self) -> None:
-        """Stop everything."""
+        """Cancel all jobs."""
         tasks = [job.task for job in self if job.task is not None]
         for task in tasks:
             task.cancel()
@@ -198,7 +198,7 @@ class Jobs:
 
 
 def _link(source: Path, destination: Path) -> None:
-    """Link a file into a new folder, or copy it where the file system has no links."""
+    """Link a file into a new folder, or copy it if the file system has no links."""
     destination.parent.mkdir(mode=0o700)
     try:
         os.link(source, destination)
@@ -206,12 +206,12 @@ def _link(source: Path, destination: Path) -> None:
         shutil.copyfile(source, destination)
 
 
-def _listed(folder: Path) -> dict[str, int]:
+def _list_files(folder: Path) -> dict[str, int]:
     paths = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.is_symlink()]
     return {path.name: path.stat().st_size for path in paths}
 
 
 def _delete_parts(job: Job) -> None:
-    """Delete what a job that has ended no longer needs."""
+    """Delete the files that a finished job no longer needs."""
     for name in (INPUTS, SCRATCH, *(() if job.state == "done" else (OUTPUTS,))):
         shutil.rmtree(job.folder / name, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Limits of a server: sizes, times, and numbers of things at once."""
+"""Limits of a server on sizes, times and concurrency."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GIB = 2**30
 class Limits:
     """Limits of a server; sizes are in bytes and times in seconds.
 
-    Edge cases: ``running=0`` accepts jobs and starts none, which tests use.
+    Edge cases: ``running=0`` accepts jobs but starts none, for tests.
     """
 
     upload_bytes: int = 2 * GIB
@@ -22,12 +22,12 @@ class Limits:
     job_disk_bytes: int = 16 * GIB
     job_seconds: float = 3600.0
     question_seconds: float = 20.0
-    #: Time to inspect an upload, beside that for its size.
+    #: Time to inspect an upload, in addition to the time for its size.
     inspection_seconds: float = 60.0
     inspection_bytes_per_second: float = 32 * MIB
-    #: Columns of an uploaded table: each takes some 25 ms to inspect, however few its rows.
+    #: Maximum columns of an uploaded table: each takes about 25 ms to inspect, even with few rows.
     columns: int = 1000
-    #: Questions at the same time, and inspections of uploads; the others wait.
+    #: Concurrent questions, and concurrent inspections of uploads; others wait.
     questions: int = 2
     inspections: int = 2
     running: int = 2
@@ -37,11 +37,11 @@ class Limits:
     kept_views: int = 10
 
 
-def sized(count: float) -> str:
-    """Return a number of bytes as people write it.
+def format_size(count: float) -> str:
+    """Format a number of bytes for people.
 
     Examples:
-        >>> sized(2 * GIB), sized(1536), sized(10)
+        >>> format_size(2 * GIB), format_size(1536), format_size(10)
         ('2 GiB', '1.5 KiB', '10 bytes')
     """
     for unit, size in (("GiB", GIB), ("MiB", MIB), ("KiB", 1024)):

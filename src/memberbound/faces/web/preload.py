@@ -1,8 +1,8 @@
-"""What the fork server loads before it forks: everything that a job or a question imports.
+"""Imports of the fork server: everything that a job or a question needs.
 
-Importing this module is loading.  A fork copies only the thread that asks for it, so nothing but
-imports happens here, and libraries are kept from starting threads and from taking memory in
-advance, which would count against the limit of every child.
+Importing this module loads them.  A fork copies only the calling thread, so this module does
+nothing but import, and keeps libraries from starting threads and from reserving memory, which would
+count against the limit of every child.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ with warnings.catch_warnings():
 for name in _QUIET.keys() - before.keys():
     del os.environ[name]
 os.environ.update(before)
-# When the server is gone, at once: libraries print what they think was left behind.
+# Exit immediately when the server is gone: libraries would print about leaked resources.
 atexit.register(os._exit, 0)
-# Collecting garbage writes to what it looks at, which would then no longer be shared.
+# A later garbage collection would write to these pages and end their sharing.
 gc.collect()
 gc.freeze()

@@ -1,13 +1,13 @@
-"""Work in a child process: one request, one answer, and nothing is left of it.
+"""Requests to child processes: one request, one answer, nothing left behind.
 
 Loading the libraries takes longer than most questions, so on Linux the fork server of
 ``multiprocessing`` loads them once (:mod:`memberbound.faces.web.preload`) and forks a child per
 request.  Elsewhere a child is spawned: Windows has no fork, and the system libraries of macOS start
-threads of their own and break in a forked child.
+threads and break in a forked child.
 
-Server and child exchange JSON, never pickle: a file that takes over a parser must not take over the
-server.  A child leads a process group of its own, with which it is killed, and ends with the
-server.  :mod:`memberbound.faces.web.child` is the other side.
+Server and child exchange JSON, never pickle: a file that exploits a parser must not take over the
+server.  A child leads its own process group, which is killed as a whole, and ends with the server.
+:mod:`memberbound.faces.web.child` is the other side.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from typing import Any, TypeVar
 
 from memberbound.errors import InputError, MemberboundError
 from memberbound.faces.web import child
-from memberbound.faces.web.limits import Limits, sized
+from memberbound.faces.web.limits import Limits, format_size
 
-#: Starting a process polls all others, and an exit code can be read only once.
+#: Starting a process polls all others, and an exit code can be read only once; hence a lock.
 _LOCK = threading.Lock()
 
 Event = dict[str, object]
@@ -38,7 +38,7 @@ Left = Callable[[], Awaitable[object]]
 
 
 class RefusedError(MemberboundError):
-    """A request that is answered with a status of its own and ``{"error": sentence}``."""
+    """A refused request, answered with its own status and ``{"error": sentence}``."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -72,10 +72,10 @@ async def perform(
     seconds: float,
     progress: Callable[[Event], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Return the answer of a process of its own, which has ended then.
+    """Run a request in a new process and return its answer after the process has ended.
 
-    ``seconds`` count from its start, which may wait for the libraries to be loaded; ``progress`` is
-    called from another thread.
+    ``seconds`` count from the start of the process, which may wait for libraries to load;
+    ``progress`` is called from another thread.
 
     Raises:
         InputError: what the verb refused, as one sentence.
@@ -84,7 +84,7 @@ async def perform(
     context = _context()
     ours, theirs = context.Pipe()
     arguments = (theirs, limits.job_memory_bytes, limits.job_disk_bytes)
-    # A daemon for this process, which must not wait for it when it ends.
+    # A daemon, so that this process does not wait for it on exit.
     process = context.Process(target=child.main, args=arguments, daemon=True)
     given_up = threading.Event()
     loop = asyncio.get_running_loop()
@@ -117,7 +117,7 @@ async def perform(
             "The command line has no such limit."
         ) from None
     except (EOFError, OSError) as problem:
-        memory = sized(limits.job_memory_bytes)
+        memory = format_size(limits.job_memory_bytes)
         raise EndedError(
             f"This ended without an answer; it may have needed more than the {memory} of memory "
             "that it may use here, or its answer is too large."
@@ -127,7 +127,7 @@ async def perform(
         if not work.done():
             _kill(process)
             await asyncio.wait([work])
-            work.exception()  # it was given up, and fails for that reason
+            work.exception()  # retrieve the expected error of abandoned work
 
 
 async def unless_left(left: Left, work: Coroutine[Any, Any, T]) -> T:
@@ -149,7 +149,7 @@ async def unless_left(left: Left, work: Coroutine[Any, Any, T]) -> T:
 
 
 def _answer(stream: Connection, longest: int, progress: Callable[[Event], None]) -> dict[str, Any]:
-    """Read events until the answer, or raise what the child refused."""
+    """Read events until the answer, or raise the error of the child."""
     while True:
         event = json.loads(stream.recv_bytes(longest))
         if "progress" in event:
@@ -162,10 +162,10 @@ def _answer(stream: Connection, longest: int, progress: Callable[[Event], None])
 
 
 def _kill(process: Any) -> None:
-    """Kill a child and all it started, where the system has process groups."""
+    """Kill a child and its process group, if the system supports groups."""
     if process.pid is not None:
         if hasattr(os, "killpg"):
-            # It has no group yet, or all have ended.
+            # The group does not exist yet, or has ended.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         process.kill()

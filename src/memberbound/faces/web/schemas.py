@@ -1,4 +1,4 @@
-"""What may be asked over the web, made from the declarations of the verbs."""
+"""Request schemas of the web face, generated from the declarations of the verbs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from memberbound.declarations import Keywords, Kind, Parameter, Verb, function_name
-from memberbound.faces.command_line import joined, verb_named
+from memberbound.faces.command_line import join_names, verb_named
 from memberbound.faces.web.child import JOBS
 from memberbound.learners.names import LEARNERS
 
-# ── What may be asked of a verb over the web, made from its declaration ───────────────────────────
+# ── Request options of a verb, generated from its declaration ─────────────────────────────────────
 #
 # Arguments that name files take the id of an upload; outputs are named by the server; learners go
 # by short name only, because ``package.module:factory`` would run code.  Ranges are checked by the
@@ -22,7 +22,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1)]
 FileId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$", description="The id of an upload.")]
 
-#: Kind of an argument → what a request may hold for it.
+#: Kind of an argument → the type of its value in a request.
 _TYPES: dict[Kind, object] = {
     "column": Name,
     "document": Name,
@@ -48,12 +48,12 @@ class Options(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    #: Arguments whose value is the id of an upload, and those whose value is the text of a file.
+    #: Arguments that hold the id of an upload, and those that hold the text of a file.
     files: ClassVar[tuple[str, ...]] = ()
     documents: ClassVar[tuple[str, ...]] = ()
 
     def arguments(self) -> Keywords:
-        """Return the arguments that were given, ``None`` left out."""
+        """Return the given arguments, without ``None``."""
         return self.model_dump(exclude_unset=True, exclude_none=True)
 
 
@@ -94,7 +94,7 @@ def _type(parameter: Parameter) -> Any:
 
 
 def verb_form(verb: Verb) -> dict[str, object]:
-    """Return what a form needs: the verb in a sentence, whether it takes a table, its arguments."""
+    """Return the data for a form: the verb's summary, whether it takes a table, its arguments."""
     tables = ["required" if p.required else "optional" for p in verb.of_kind("table")]
     arguments = [
         {
@@ -119,7 +119,7 @@ def verb_form(verb: Verb) -> dict[str, object]:
 # ── the same question elsewhere ───────────────────────────────────────────────────────────────────
 
 
-#: What stands in a file that the page sends as numbers.
+#: Description of a file that the page sends as numbers.
 _INLINE: dict[Kind, str] = {
     "law": "{0}.csv: one column named probability, one value per line",
     "points": "{0}.csv: a line of column names, then one per line",
@@ -127,9 +127,9 @@ _INLINE: dict[Kind, str] = {
 
 
 def equivalent(verb: Verb, table: str | None, options: Keywords) -> dict[str, str]:
-    """Return how to ask the same on the command line and in Python.
+    """Return the equivalent command line and Python call.
 
-    ``options`` are keyword arguments, with the names of files where uploads are meant.
+    ``options`` are keyword arguments, with file names in place of uploads.
     """
     words = ["memberbound", verb.name]
     if table is not None:
@@ -144,29 +144,29 @@ def equivalent(verb: Verb, table: str | None, options: Keywords) -> dict[str, st
             notes += f"# {_INLINE[parameter.kind].format(name)}\n"
             words += [parameter.flag, f"{name}.csv"]
         else:
-            words += _typed(parameter, value)
+            words += _format_argument(parameter, value)
         arguments.append(f"{name}={value!r}")
     call = f"memberbound.{function_name(verb.name)}({', '.join(arguments)})"
     python = f"import memberbound\n\nresult = {call}\nprint(result.summary())\n"
     return {"command": notes + shlex.join([*words, "--json"]), "python": python}
 
 
-def _typed(parameter: Parameter, value: object) -> list[str]:
-    """Return an argument as it is typed: the way back of what the command line reads."""
+def _format_argument(parameter: Parameter, value: object) -> list[str]:
+    """Format an argument for the command line, as the inverse of its parser."""
     flag = parameter.flag
     if parameter.kind == "switch":
         off = [] if parameter.default is False else [flag.replace("--", "--no-", 1)]
         return [flag] if value else off
     if isinstance(value, dict):
         if parameter.kind == "roles":
-            return [flag, joined(f"{column}={role}" for column, role in value.items())]
-        pairs = ((c, v if isinstance(v, str) else joined(v)) for c, v in value.items())
+            return [flag, join_names(f"{column}={role}" for column, role in value.items())]
+        pairs = ((c, v if isinstance(v, str) else join_names(v)) for c, v in value.items())
         return [word for column, text in pairs for word in (flag, f"{column}={text}")]
     if parameter.kind == "rates":
         values = value if isinstance(value, list) else [value]
         return [word for item in values for word in (flag, repr(item))]
     if isinstance(value, list):
-        return [flag, joined(value)]
+        return [flag, join_names(value)]
     return [flag, value if isinstance(value, str) else repr(value)]
 
 
@@ -197,7 +197,7 @@ def _job(name: str) -> type[_Asked]:
     )
 
 
-if TYPE_CHECKING:  # a union that is made from the declarations cannot be checked
+if TYPE_CHECKING:  # a union generated from declarations cannot be checked
     JobRequest: TypeAlias = _Asked
     ExplainOptions: TypeAlias = Options
 else:

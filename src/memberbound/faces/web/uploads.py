@@ -1,9 +1,8 @@
 """Store uploaded tables and models in private files, inspect them, and forget the oldest.
 
-The reader of all verbs opens a table once, in a child process with limits on memory, disk and time,
-and reports its rows and columns or why it is refused.  Inspections have slots of their own, so that
-a file that takes long to read delays neither questions nor jobs, and end when the client
-disconnects.
+A child process with limits on memory, disk and time opens a table once, with the reader of all
+verbs, and reports its rows and columns or the reason for refusing it.  Inspections have separate
+slots, so that a slow file delays neither questions nor jobs, and end when the client disconnects.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any
 
 from memberbound.errors import InputError
 from memberbound.faces.web.child import INPUTS, OUTPUTS, SCRATCH, Request
-from memberbound.faces.web.limits import Limits, sized
+from memberbound.faces.web.limits import Limits, format_size
 from memberbound.faces.web.processes import Left, RefusedError, perform, unless_left
 from memberbound.files import codec_named
 from memberbound.tables.foreign_files import FOREIGN_ENDINGS
@@ -28,13 +27,13 @@ from memberbound.tables.source import CONVERSIONS
 
 _TEXTS = (".csv", ".tsv", ".csv.gz")
 _TABLES = (*_TEXTS, ".parquet", ".arrow", ".feather", *FOREIGN_ENDINGS)
-#: Models that run nothing when they are read; the others are left to the command line.
+#: Model formats that execute no code when read; others are for the command line only.
 _MODELS = (".skops", ".onnx")
 
 
 @dataclass(frozen=True)
 class Upload:
-    """One table or model: its id, what its owner calls it, where it lies, what is in it."""
+    """One table or model: its id, the user's name for it, its path and its contents."""
 
     file: str
     name: str
@@ -51,13 +50,13 @@ class Upload:
 
     @property
     def plain_name(self) -> str:
-        """The given name as far as it is letters, digits and dashes, for reports that quote it."""
+        """The given name reduced to letters, digits and dashes, for quoting in reports."""
         ending = ending_of(self.path.name)
         stem = re.sub(r"[^A-Za-z0-9_-]+", "-", self.name[: -len(ending)]).strip("-")[:60]
         return f"{stem or 'table'}{ending}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what its owner sees; a model has no rows and no columns."""
+        """Return the upload for its owner; a model has no rows and no columns."""
         return {name: value for name, value in vars(self).items() if name != "path"}
 
 
@@ -80,7 +79,7 @@ class Uploads:
             ) from None
 
     def delete(self, id: str) -> None:
-        """Forget an upload; jobs that started with it keep their own link to it."""
+        """Delete an upload; jobs that use it keep their own link."""
         upload = self[id]
         del self._uploads[id]
         shutil.rmtree(upload.path.parents[1], ignore_errors=True)
@@ -88,21 +87,21 @@ class Uploads:
     async def add(
         self, name: str, stream: AsyncIterator[bytes], left: Left, encoding: str = "utf-8"
     ) -> Upload:
-        """Store a stream of bytes as a table or a model, or refuse it and keep nothing.
+        """Store a stream of bytes as a table or a model; a refused one leaves nothing behind.
 
-        ``left`` is awaited once the stream has ended, and ends the inspection when it returns.
+        ``left`` is awaited after the stream has ended, and its return ends the inspection.
         """
-        shown = shown_name(name)
+        shown = display_name(name)
         ending = ending_of(shown)
         declared = encoding if ending in _TEXTS and codec_named(encoding) != "utf-8" else None
         id = secrets.token_urlsafe(16)
         folder = self._folder / id
         try:
             path = make_folders(folder) / f"table{ending}"
-            size = await self._stored(stream, path)
+            size = await self._store(stream, path)
             content: dict[str, Any] = {"rows": None, "columns": []}
-            if ending not in _MODELS:  # which are read where they are used, in the job
-                content = await unless_left(left, self._inspected(folder, path, shown, declared))
+            if ending not in _MODELS:  # models are read in the job
+                content = await unless_left(left, self._inspect(folder, path, shown, declared))
         except BaseException:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             raise
@@ -112,7 +111,7 @@ class Uploads:
             self.delete(next(iter(self._uploads)))
         return upload
 
-    async def _stored(self, stream: AsyncIterator[bytes], path: Path) -> int:
+    async def _store(self, stream: AsyncIterator[bytes], path: Path) -> int:
         size, most = 0, self._limits.upload_bytes
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:
@@ -121,15 +120,15 @@ class Uploads:
                 if size > most:
                     raise RefusedError(
                         413,
-                        f"the file must be at most {sized(most)}, got more. The command line has "
-                        "no such limit.",
+                        f"the file must be at most {format_size(most)}, got more. The command line "
+                        "has no such limit.",
                     )
                 await asyncio.to_thread(file.write, block)
         if size == 0:
             raise InputError("the file must hold a table, got an empty file.")
         return size
 
-    async def _inspected(
+    async def _inspect(
         self, folder: Path, path: Path, shown: str, encoding: str | None
     ) -> dict[str, Any]:
         limits = self._limits
@@ -152,21 +151,21 @@ class Uploads:
 
 
 def make_folders(folder: Path) -> Path:
-    """Make the private folders of a job and return the one of its inputs."""
+    """Create the private folders of a job and return the folder of its inputs."""
     folder.mkdir(mode=0o700)
     for name in (INPUTS, OUTPUTS, SCRATCH):
         (folder / name).mkdir(mode=0o700)
     return folder / INPUTS
 
 
-def shown_name(name: str) -> str:
-    """Return the last part of a name, without anything a terminal or a path would act on."""
+def display_name(name: str) -> str:
+    """Return the last part of a name, without characters special to terminals or paths."""
     last = name.replace("\\", "/").rsplit("/", 1)[-1]
     return "".join(c for c in last if c.isprintable())[-200:].lstrip()
 
 
 def ending_of(name: str) -> str:
-    """Return the ending of a file name among those that are read, or refuse it."""
+    """Return the supported ending of a file name, or refuse it."""
     endings = [ending for ending in (*_TABLES, *_MODELS) if name.lower().endswith(ending)]
     if not endings:
         conversion = CONVERSIONS.get(Path(name).suffix.lower(), "")
