@@ -86,10 +86,10 @@ def counted_twice(exact):
 
 
 def ranked(rows, model, maps, cuts):
-    """Broken: the score bin of a row depends on the other rows' scores."""
+    """Broken: the bin of a row depends on how many other rows have lower scores."""
     bins = [mapped[code] for mapped, code in zip(maps, rows.codes, strict=True)]
     score, guess = label_model.score_and_guess(model.additive(bins), model.intercepts)
-    place = np.argsort(np.argsort(score)) * (len(cuts) + 1) // len(score)
+    place = np.argsort(np.argsort(score, kind="stable")) % (len(cuts) + 1)
     return np.bincount(2 * place + (guess == rows.groups), minlength=2 * len(cuts) + 2).reshape(
         -1, 2
     )

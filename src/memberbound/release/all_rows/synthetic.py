@@ -112,8 +112,10 @@ _MOST_BINS, _MOST_LABEL_BINS, _MOST_GROUPS, _MOST_BLOCKS = 12, 40, 16, 32
 _FURTHER_PER_COLUMN = 2
 #: Expected distance of a pair from the truth, as a share of the records, that sets its blocks.
 _PAIR_ERROR = 0.15
-#: A group of the target stands out by this many noise scales.
+#: Other and missing values of the target are a group from this many noise scales on.
 _GROUP_SCALES = 4.0
+#: Records that a class of the target has at least.
+_LEAST_CLASS = 0.5
 #: Drawn rows that pairs and labels are fitted on, at most.
 _FITTED_ROWS = 20_000
 
@@ -503,14 +505,18 @@ class _Measuring:
         sums = self.sums(_TARGET, sensitivity=HISTOGRAM_MOVES)
         exact = self.rows.sum(_group_counts, cells.count)
         weights = estimate_cells(cells, sums.measure(exact), sums.scale, float(self.records))
-        # The two largest classes are groups, however much noise there is.
-        least = min(_GROUP_SCALES * sums.scale, float(np.sort(weights)[-2:].min()))
-        counts = weights if cells.ordered else np.where(weights < least, 0.0, weights)
+        counts = weights
+        if isinstance(cells, CategoryCells):
+            # Every class is a group, however few records the noise leaves it; other and missing
+            # values only if they stand out.
+            named = np.arange(cells.count) < len(cells.labels)
+            weights = np.where(named, np.maximum(weights, _LEAST_CLASS), weights)
+            counts = np.where(named | (weights >= _GROUP_SCALES * sums.scale), weights, 0.0)
         groups = merge(counts, cells.ordered, _MOST_GROUPS)
         alone = np.arange(int(groups.max()) + 1)
         none = np.zeros((0, 1))
         self.target = ReleasedColumn(cells, weights, groups, alone, none, sums.scale)
-        self.groups = np.maximum(self.target.blocks, 1e-6)
+        self.groups = np.maximum(self.target.blocks, _LEAST_CLASS)
         self.rows = self.rows.map(LabelledRows.with_groups, groups)
 
     def columns(self, cells: Sequence[Cells]) -> list[ReleasedColumn]:
@@ -564,7 +570,7 @@ class _Measuring:
         precisions = [self.target.scale**-2, *(1 / (len(table) * scale**2) for table in noisy)]
         counts = [self.groups, *(table.sum(axis=0) for table in noisy)]
         mean = sum(p * c for p, c in zip(precisions, counts, strict=True)) / sum(precisions)
-        self.groups = np.maximum(project(np.asarray(mean), float(self.records)), 1e-6)
+        self.groups = np.maximum(project(np.asarray(mean), float(self.records)), _LEAST_CLASS)
 
     def pairs(self, columns: list[ReleasedColumn]) -> PairModel:
         """Select and measure pairs of columns: a forest, then those that it does not explain."""
