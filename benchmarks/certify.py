@@ -45,7 +45,7 @@ RATIO = 1.3
 
 def ours(path: str, limit: str) -> dict[int, int]:
     from memberbound.tables.counting import count_profile
-    from memberbound.tables.table import open_table
+    from memberbound.tables.opening import open_table
 
     with open_table(path, memory_limit=limit) as table:
         profile = count_profile(table, list(COLUMNS))

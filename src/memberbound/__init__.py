@@ -55,7 +55,7 @@ PUBLIC = {
     "ModelGame": "memberbound.games",
     "NeighbourGame": "memberbound.games",
     "NeighbourProfile": "memberbound.subset.profile",
-    "open_table": "memberbound.tables.table",
+    "open_table": "memberbound.tables.opening",
     "Plan": "memberbound.verbs.plan",
     "plan": "memberbound.verbs.plan",
     "polygon_from_lines": "memberbound.curve",

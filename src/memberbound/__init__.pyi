@@ -38,9 +38,9 @@ from memberbound.subset.exponential import ExponentialMechanism as ExponentialMe
 from memberbound.subset.finite import finite_bounds as finite_bounds
 from memberbound.subset.profile import NeighbourProfile as NeighbourProfile
 from memberbound.subset.record_bounds import RecordBounds as RecordBounds
+from memberbound.tables.opening import open_table as open_table
 from memberbound.tables.recipe import Recipe as Recipe
 from memberbound.tables.table import Table as Table
-from memberbound.tables.table import open_table as open_table
 from memberbound.verbs.audit import Audit as Audit
 from memberbound.verbs.audit import audit as audit
 from memberbound.verbs.audit_learner import LearnerAudit as LearnerAudit

@@ -10,7 +10,7 @@ import pytest
 from memberbound import InputError
 from memberbound.attacks import texts as module
 from memberbound.attacks.texts import score_tokens
-from memberbound.tables.table import open_table
+from memberbound.tables.opening import open_table
 
 WINDOWS = (2, 3, 4, 6, 9, 13, 18, 25, 32, 40)
 

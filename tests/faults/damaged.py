@@ -35,8 +35,9 @@ from pyarrow import feather
 
 from memberbound.errors import MemberboundError
 from memberbound.tables.counting import count_profile
+from memberbound.tables.opening import open_table
 from memberbound.tables.public_rows import read_population
-from memberbound.tables.table import Table, open_table
+from memberbound.tables.table import Table
 from report import sample
 
 ROWS = 40

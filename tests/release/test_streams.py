@@ -88,7 +88,7 @@ STORED = {
 @pytest.fixture
 def small_parts(monkeypatch):
     """Files that are read in several parts where the limit is small."""
-    monkeypatch.setattr(tables, "_PART_ROWS", PART)
+    monkeypatch.setattr(tables, "_BATCH_ROWS", PART)
     monkeypatch.setattr(csv_files, "_LARGEST_BLOCK", 2**12)
     monkeypatch.setattr(csv_records, "SECTION", 2**11)
 

@@ -29,7 +29,7 @@ def test_the_texts_of_a_file_are_let_go(tmp_path):
     path = tmp_path / "people.csv"
     people().to_csv(path, index=False)
     data = StudyData.read(path, Question("ill"))
-    assert data.table.beside is data.source
+    assert data.table.engines is data.source.engines
     assert "frame" not in vars(data.source)
     assert data.table.frame["age"].dtype.kind in "iuf"
     # Read again from what was parsed, every number is the same.

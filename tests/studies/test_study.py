@@ -18,13 +18,14 @@ from commands import command
 from memberbound.attacks import shadows
 from memberbound.curve.families import GaussianCurve
 from memberbound.errors import InputError
-from memberbound.report.exporting import FORMATS, published_entry
+from memberbound.report.exporting import EXPORT_FORMATS, published_entry
 from memberbound.report.model import Question, checked
 from memberbound.report.publication import Publication
 from memberbound.studies import running
 from memberbound.studies import steps as steps_module
 from memberbound.studies.question import StudyData, checked_question, read_configuration
 from memberbound.studies.studying import study
+from memberbound.tables import opening
 from memberbound.tables import table as tables
 from memberbound.tables.engine import Engine
 
@@ -371,7 +372,7 @@ def everything_public(report):
     """All that a study publishes, in every public format but a run of MLflow, whose entry it is."""
     entry = published_entry(Publication.of_study(report))
     shown = [repr(replace(entry, files={}))]
-    for name, form in FORMATS.items():
+    for name, form in EXPORT_FORMATS.items():
         if form.audience == "public" and name != "mlflow":
             try:
                 shown.append(memberbound.export(report, format=name).text)
@@ -555,7 +556,7 @@ def test_a_study_opens_its_table_once(tmp_path, monkeypatch, only_steps) -> None
 
         monkeypatch.setattr(owner, name, counted)
 
-    for owner, name in ((Engine, "__init__"), (tables, "_fill"), (tables, "inferred_roles")):
+    for owner, name in ((Engine, "__init__"), (opening, "_open"), (tables, "inferred_roles")):
         count(owner, name)
     only_steps("certify", "protect-every", "explain", "rows", "coarser", "synthetic")
     file = tmp_path / "people.csv"
@@ -570,7 +571,7 @@ def test_a_study_opens_its_table_once(tmp_path, monkeypatch, only_steps) -> None
         monkeypatch.setattr(module, "open", count_opens)
     study(file, **FEW, bounds=BOUNDS, quick=True)
     # The synthetic rows are a second table; harden infers roles from its fitting rows (X18).
-    assert counts == {"__init__": 1, "_fill": 2, "inferred_roles": 2, "open": 1}
+    assert counts == {"__init__": 1, "_open": 2, "inferred_roles": 2, "open": 1}
 
 
 def visits(persons: int, seed: int = 0) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from memberbound.tables.counting import count_profile
-from memberbound.tables.table import open_table
+from memberbound.tables.opening import open_table
 
 #: One engine for the many small tables: opening an engine takes longer than counting them.
 SHARED = open_table(pa.table({"x": [1]}))

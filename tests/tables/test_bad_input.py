@@ -9,7 +9,7 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.tables.counting import count_pair_profile, count_profile
-from memberbound.tables.table import open_table
+from memberbound.tables.opening import open_table
 from oracle.files import stored
 
 

@@ -20,9 +20,9 @@ from memberbound.errors import InputError
 from memberbound.release.all_rows.bounds import Categories, Range, read_bounds
 from memberbound.release.all_rows.histograms import cells_of
 from memberbound.tables.columns import Values, read_value
+from memberbound.tables.opening import open_table
 from memberbound.tables.records import read_records
 from memberbound.tables.spelling import FORMS
-from memberbound.tables.table import open_table
 
 TEXTS = [
     *("1", "1.0", "01", "1.50", " 1 ", "+1", "-0", "1e3", "1E-3", "1e400", ".5", "5.", ",5", "1,"),

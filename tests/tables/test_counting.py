@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memberbound.errors import InputError
 from memberbound.tables.counting import count_pair_profile, count_profile
-from memberbound.tables.table import open_table
+from memberbound.tables.opening import open_table
 from tables import naive
 from tables.naive import SHARED, counted
 

@@ -32,7 +32,8 @@ from memberbound.tables.counting import (
     count_profile,
     write_records,
 )
-from memberbound.tables.table import Table, open_table
+from memberbound.tables.opening import open_table
+from memberbound.tables.table import Table
 from oracle.files import in_duckdb, in_sqlite, stored
 from tables.naive import SHARED, counted
 

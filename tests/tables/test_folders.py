@@ -11,8 +11,8 @@ from pyarrow import dataset
 
 from memberbound import certify
 from memberbound.errors import InputError
+from memberbound.tables.opening import open_table
 from memberbound.tables.records import read_records
-from memberbound.tables.table import open_table
 
 ROWS = pa.table({"age": np.arange(40) % 7, "sex": ["f", "m"] * 20})
 

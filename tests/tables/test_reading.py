@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from memberbound.tables.counting import count_profile
-from memberbound.tables.table import open_table
+from memberbound.tables.opening import open_table
 from oracle.files import stored
 
 RNG = np.random.default_rng(5)

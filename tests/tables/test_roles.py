@@ -22,8 +22,8 @@ from memberbound.report.model import Question
 from memberbound.studies.question import StudyData
 from memberbound.tables import roles
 from memberbound.tables.columns import Values
+from memberbound.tables.opening import open_table
 from memberbound.tables.recipe import Recipe
-from memberbound.tables.table import open_table
 from memberbound.verbs.audit_learner import audit_learner
 from memberbound.verbs.certify import certify
 from memberbound.verbs.harden import harden

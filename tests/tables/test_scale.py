@@ -16,7 +16,7 @@ MEASURE = """
 import json, pathlib, re, resource, sys, tracemalloc
 import ibis, pyarrow, duckdb
 from memberbound.tables.counting import count_profile
-from memberbound.tables.table import open_table
+from memberbound.tables.opening import open_table
 def resident():
     status = pathlib.Path("/proc/self/status")
     if status.exists():

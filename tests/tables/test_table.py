@@ -9,11 +9,12 @@ import memberbound
 from commands import python
 from memberbound.errors import InputError
 from memberbound.learners.examples import read_examples
+from memberbound.tables import opening
 from memberbound.tables import table as tables
 from memberbound.tables.engine import Engine
+from memberbound.tables.opening import open_table
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.records import read_records
-from memberbound.tables.table import open_table
 from oracle.files import in_sqlite
 
 RNG = np.random.default_rng(0)
@@ -65,7 +66,7 @@ def calls(monkeypatch):
         return call
 
     monkeypatch.setattr(Engine, "__init__", counted("engines", Engine.__init__))
-    monkeypatch.setattr(tables, "_fill", counted("opened", tables._fill))
+    monkeypatch.setattr(opening, "_open", counted("opened", opening._open))
     monkeypatch.setattr(tables, "inferred_roles", counted("inferred", tables.inferred_roles))
     return counts
 

@@ -25,10 +25,10 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.models import PrivateModel
 from memberbound.release.saving import answering, certificate_path, load
 from memberbound.tables.columns import Values
+from memberbound.tables.opening import opened_table
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.records import column_names
 from memberbound.tables.spelling import number_label
-from memberbound.tables.table import opened_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -27,7 +27,8 @@ from memberbound.errors import InputError
 from memberbound.files import check_input
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.engine import identifier
-from memberbound.tables.table import Table, opened_table
+from memberbound.tables.opening import opened_table
+from memberbound.tables.table import Table
 from memberbound.threads import one_thread
 
 if TYPE_CHECKING:
@@ -293,7 +294,7 @@ def score_tokens(table: Table, texts: Mapping[str, str] | None = None) -> TokenS
 
     Examples:
         >>> import pandas
-        >>> from memberbound.tables.table import open_table
+        >>> from memberbound.tables.opening import open_table
         >>> tokens = {"record": ["a", "a", "b"], "member": [1, 1, 0], "position": [0, 1, 0]}
         >>> frame = pandas.DataFrame(tokens | {"logprob": [-1.0, -3.0, -4.0]})
         >>> with open_table(frame) as table:

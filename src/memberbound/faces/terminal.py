@@ -19,7 +19,7 @@ from memberbound.quantities import NO_GUARANTEE, NO_LEAK, Kind
 
 if TYPE_CHECKING:
     from memberbound.tables.roles import Reading
-    from memberbound.tables.table import Table
+    from memberbound.tables.table import EmbeddedTable
 
 #: Style of each kind: the blue, green and orange of the report, never distinguished by colour
 #: alone.
@@ -192,13 +192,13 @@ def preview_lines(
           categories: town
           identifiers, left out unless named: #
     """
-    from memberbound.tables.table import open_table
+    from memberbound.tables.opening import open_table
 
     if not path.is_file() or path.stat().st_size > _LARGEST:
         return []
     with open_table(path, database_table, encoding=encoding) as table:
         readings = table.readings()
-        rows, blanks = _blanks(table)
+        rows, blanks = _blanks(table.local)
         lines = [f"{path.name}: {rows} rows, {len(readings)} columns"]
         for role, head in _HEADS.items():
             named = [
@@ -214,7 +214,7 @@ def preview_lines(
         return [*lines, *(f"  {note}" for note in table.header_notes)]
 
 
-def _blanks(table: Table) -> tuple[int, dict[str, int]]:
+def _blanks(table: EmbeddedTable) -> tuple[int, dict[str, int]]:
     """Return the number of rows, and of missing values by column."""
     from memberbound.tables.engine import identifier
 

@@ -13,12 +13,13 @@ from memberbound.errors import InputError
 from memberbound.learners.learner import Labels, Task
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import NumberValues, Values
+from memberbound.tables.opening import opened_table
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.recipe import MISSING, labels_of
 from memberbound.tables.records import Records, read_records
 from memberbound.tables.roles import Roles, Selection
 from memberbound.tables.spelling import Form
-from memberbound.tables.table import Columns, Table, opened_table
+from memberbound.tables.table import Columns, Table
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -23,7 +23,7 @@ from memberbound.files import codec_named
 from memberbound.learners.learner import Labels
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.csv_files import is_csv, separator_of
-from memberbound.tables.table import opened_table
+from memberbound.tables.opening import opened_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -25,10 +25,11 @@ from memberbound.learners.trained import TrainedModel
 from memberbound.release.all_rows.bounds import Bounds, read_bounds
 from memberbound.report.model import Data, Question, Role, typed_as
 from memberbound.tables.columns import Values
+from memberbound.tables.opening import open_table
 from memberbound.tables.persons import Persons, number_persons
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.source import check_file
-from memberbound.tables.table import Table, open_table
+from memberbound.tables.table import Table
 
 if TYPE_CHECKING:
     from pandas import DataFrame

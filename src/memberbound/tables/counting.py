@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +22,9 @@ from memberbound.files import (
 from memberbound.iid.profiles import CountProfile
 from memberbound.tables.engine import identifier, literal, writing
 from memberbound.tables.exact import compiled_rows, exact_keys, exact_rows, stored_types
-from memberbound.tables.table import Columns, Table, opened_table
+from memberbound.tables.opening import opened_table
+from memberbound.tables.roles import Roles, Selection, selected
+from memberbound.tables.table import Columns, EmbeddedTable, Table
 
 if TYPE_CHECKING:
     import ibis.expr.datatypes as dt
@@ -77,7 +80,7 @@ def count_profile(source: object, columns: Columns = None, unit: str | None = No
 
 def _counts_of_counts(table: Table, keys: list[str], unit: str | None) -> pa.Table:
     """Return how many cells hold n rows, for each n."""
-    if table.elsewhere is not None or unit is not None:
+    if unit is not None or not isinstance(table, EmbeddedTable):
         records = records_of(numbered(table, keys, unit=unit))
         cells = records.group_by(records.columns).agg(n=records.count())
         return table.fetch(cells.group_by("n").agg(cells=cells.count()).order_by("n"))
@@ -112,10 +115,11 @@ def count_pair_profile(train: object, reference: object, columns: Columns = None
     with opened_table(train) as one, opened_table(reference, beside=one) as two:
         keys = record_columns(one, columns, None)
         record_columns(two, keys, None)
-        first, last = one, two
+        first: Table = one
+        last: Table = two
         if one.expr.get_backend() is not two.expr.get_backend():
             first = one.embedded(columns=keys)
-            last = two.embedded(first, columns=keys)
+            last = two.embedded(first.engines, columns=keys)
         sides = _comparable_rows(first, last, keys)
         here, there = (
             rows.mutate(train=ibis.literal(1 - side), reference=ibis.literal(side))
@@ -348,7 +352,7 @@ def _excel_safe_columns(table: Table) -> str:
 
 
 def _write(
-    table: Table,
+    table: EmbeddedTable,
     keys: list[str],
     unit: str | None,
     leak_by_count: Mapping[int, float],
@@ -391,3 +395,13 @@ def _write(
 
     written_whole(target, write, force, private=True)
     return int(copied)
+
+
+def chosen_columns(
+    table: Table, columns: Columns, roles: Roles, unit: str | None = None
+) -> Selection:
+    """Return the columns that are counted: the named ones, or all but identifiers and the unit."""
+    readings = table.readings(columns, roles)
+    apart = () if unit is None or columns is not None else (unit,)
+    chosen = selected(readings, columns, apart=apart, texts=True)
+    return replace(chosen, notes=(*table.header_notes, *chosen.notes))

@@ -280,6 +280,26 @@ class Engine:
         return self.view(f"SELECT * FROM read_parquet([{listed}], {options})")
 
 
+class LazyEngine:
+    """The embedded engine that tables share, started when it is first needed."""
+
+    def __init__(self, memory_limit: str | None = None) -> None:
+        self.memory_limit = memory_limit
+        self._engine: Engine | None = None
+
+    def start(self) -> Engine:
+        """Return the engine, started if need be."""
+        if self._engine is None:
+            self._engine = Engine(self.memory_limit)
+        return self._engine
+
+    def close(self) -> None:
+        """Close the engine if it was started; a table that needs it later starts another."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+
+
 @contextmanager
 def writing(name: str = "a temporary copy of the table") -> Iterator[None]:
     """Say that ``name`` could not be written, where that is what fails."""

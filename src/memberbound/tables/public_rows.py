@@ -13,9 +13,10 @@ from memberbound.errors import InputError
 from memberbound.iid.worst_case import checked_law
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Values
+from memberbound.tables.opening import opened_table
 from memberbound.tables.persons import check_unit, number_persons
 from memberbound.tables.roles import Reading, Roles, Selection, selected
-from memberbound.tables.table import Columns, Table, check_names, opened_table
+from memberbound.tables.table import Columns, Table, check_names
 
 if TYPE_CHECKING:
     from pandas import DataFrame

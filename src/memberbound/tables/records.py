@@ -18,10 +18,11 @@ from memberbound.errors import InputError, MemberboundError
 from memberbound.files import large_array
 from memberbound.tables.columns import Values, declared_type
 from memberbound.tables.engine import identifier, literal, reading, size_in_bytes
+from memberbound.tables.opening import open_table, opened_table
 from memberbound.tables.persons import Persons, check_unit
 from memberbound.tables.shards import Shards
 from memberbound.tables.spelling import Form
-from memberbound.tables.table import Columns, Table, open_table, opened_table
+from memberbound.tables.table import Columns, EmbeddedTable, Table, ViewTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -152,7 +153,7 @@ class StoredRecords(Records):
     With a unit, the rows are sorted by person.
     """
 
-    table: Table = field(kw_only=True)
+    table: EmbeddedTable = field(kw_only=True)
     forms: Mapping[str, Form] = field(kw_only=True)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
@@ -217,8 +218,14 @@ class StoredRecords(Records):
                 f"TO {literal(path)} (FORMAT parquet)"
             ),
         )
-        table = Table(self.name, tuple(self.columns), beside=self.table, secret=True)
-        table.view = engine.parquet([path])
+        table = ViewTable(
+            self.name,
+            tuple(self.columns),
+            engine.parquet([path]),
+            engines=self.table.engines,
+            owns_engine=False,
+            secret=True,
+        )
         ((count,),) = engine.sql(
             f"SELECT count(DISTINCT {column}) + count(*) FILTER ({column} IS NULL) "
             f"FROM {table.view}"
@@ -281,17 +288,16 @@ def _streamed_records(
     table: Table, forms: Mapping[str, Form], names: list[str], memory: int
 ) -> Records | None:
     """Return records that are read shard by shard, None if all of them fit into memory."""
-    if table.memory is None:
-        table = table.row_by_row.local
-    if not table.streams:
+    stored = table.row_by_row.local
+    if not stored.streams:
         return None
-    rows = table.run(table.count_rows)
+    rows = stored.run(stored.count_rows)
     if rows * len(names) * _BYTES <= memory // 2:
         return None
-    schema = table.run(lambda: table.row_batches(names, "LIMIT 0").schema)
+    schema = stored.run(lambda: stored.row_batches(names, "LIMIT 0").schema)
     types = {field.name: field.type for field in schema}
     return StoredRecords(
-        only_names(names), rows, table.name, memory=0, types=types, table=table, forms=forms
+        only_names(names), rows, table.name, memory=0, types=types, table=stored, forms=forms
     )
 
 

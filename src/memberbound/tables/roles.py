@@ -42,14 +42,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from memberbound.errors import InputError
-from memberbound.tables.engine import identifier, literal
+from memberbound.tables.engine import Engine, identifier, literal, reading
 from memberbound.tables.exact import stored_types
 from memberbound.tables.spelling import BLANKS, DATE_SPELLINGS, DATE_TIME, GAPS, SPELLINGS, Form
 
 if TYPE_CHECKING:
     from duckdb.sqltypes import DuckDBPyType
 
-    from memberbound.tables.table import Table
 
 Role = Literal["number", "category", "date", "identifier", "text"]
 ROLES: tuple[Role, ...] = ("number", "category", "date", "identifier", "text")
@@ -157,16 +156,17 @@ class _Facts:
 
 
 def inferred_roles(
-    table: Table, view: str, names: Sequence[str], separator: str | None
+    engine: Engine, view: str, names: Sequence[str], separator: str | None, table: str
 ) -> dict[str, Reading]:
-    """Return what the columns of a view of the embedded engine are.
+    """Infer the roles of columns of a view of the embedded engine.
 
-    ``separator`` is the one of the CSV file that they come from, if any.
+    ``separator`` is that of the CSV file they come from, if any; ``table`` is the name in errors.
     """
-    types = stored_types(table.engine.connection, f"SELECT * FROM {view}")
+    types = stored_types(engine.connection, f"SELECT * FROM {view}")
     kinds = {name: _kind(types[name]) for name in names}
     scanned = {name: kind for name, kind in kinds.items() if kind in _LOOKED_AT}
-    facts = _scanned(table, view, scanned)
+    with reading(table):
+        facts = _scanned(engine, view, scanned)
     readings = {}
     for name, kind in kinds.items():
         if kind == "text":
@@ -269,14 +269,14 @@ def _bytes(column: str, kind: str) -> str:
     return f"encode({column})" if kind == "text" else column
 
 
-def _scanned(table: Table, view: str, kinds: Mapping[str, str]) -> dict[str, _Facts]:
+def _scanned(engine: Engine, view: str, kinds: Mapping[str, str]) -> dict[str, _Facts]:
     """Count values and spellings, then the distinct values of what hardly repeats."""
     if not kinds:
         return {}
 
     def fetched(select: str) -> tuple[Any, ...]:
         """Return the one row of a query."""
-        return table.run(lambda: tuple(table.engine.sql(select).fetchall()[0]))
+        return tuple(engine.sql(select).fetchall()[0])
 
     lines: dict[str, list[int | None]] = {}
     for start in range(0, len(kinds), _AT_ONCE):

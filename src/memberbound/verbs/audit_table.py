@@ -13,7 +13,7 @@ from memberbound.declarations import Encoding, InputFile, Names, Option, Rates, 
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.learners.learner import attribute_named
 from memberbound.quantities import percent
-from memberbound.tables.table import opened_table
+from memberbound.tables.opening import opened_table
 from memberbound.verbs.audit_answer import (
     RATES,
     RecordsAnswer,

@@ -45,7 +45,7 @@ from memberbound.files import (
 )
 from memberbound.limits import Part, Success
 from memberbound.quantities import significant
-from memberbound.tables.table import opened_table
+from memberbound.tables.opening import opened_table
 from memberbound.verbs.audit_answer import (
     RATES,
     RecordsAnswer,

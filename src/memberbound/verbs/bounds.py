@@ -13,7 +13,7 @@ from memberbound.answers import INTERNAL, Answer, computed
 from memberbound.declarations import DatabaseTable, Encoding, Force, OutputFile, Table
 from memberbound.files import check_output, write_text
 from memberbound.games import NeighbourGame
-from memberbound.tables.table import opened_table, path_of
+from memberbound.tables.opening import opened_table, path_of
 
 _HEAD = """\
 # What is public about the columns, for: memberbound protect FILE --target COL --bounds THIS

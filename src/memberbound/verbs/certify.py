@@ -220,9 +220,14 @@ def certify(
         whole_number("n", n)
     if unit is not None and reference is not None:
         raise InputError("a reference must be counted by rows, so unit must be left out.")
-    from memberbound.tables.counting import count_pair_profile, count_profile, write_records
+    from memberbound.tables.counting import (
+        chosen_columns,
+        count_pair_profile,
+        count_profile,
+        write_records,
+    )
+    from memberbound.tables.opening import opened_table
     from memberbound.tables.references import reference_notes
-    from memberbound.tables.table import chosen_columns, opened_table
 
     with opened_table(table, database_table, encoding=encoding) as opened:
         selection = chosen_columns(opened, columns, roles, unit)

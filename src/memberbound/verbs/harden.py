@@ -61,12 +61,13 @@ from memberbound.tables.coarsening import (
     read_hierarchy,
 )
 from memberbound.tables.columns import Values
+from memberbound.tables.opening import opened_table, path_of
 from memberbound.tables.public_rows import check_target_role, first_rows
 from memberbound.tables.recipe import Recipe, checked_frame
 from memberbound.tables.references import reference_notes, rows_in_common
 from memberbound.tables.roles import Reading, selected
 from memberbound.tables.table import Table as OpenTable
-from memberbound.tables.table import check_names, opened_table, path_of
+from memberbound.tables.table import check_names
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -160,8 +160,8 @@ def plan(
             law = read_probabilities(probabilities, encoding)
         return _plan_for_law(security, record_leak, game, law, uniform)
     fraction("confidence", confidence, open_left=True, open_right=True)
-    from memberbound.tables.counting import count_profile
-    from memberbound.tables.table import chosen_columns, opened_table
+    from memberbound.tables.counting import chosen_columns, count_profile
+    from memberbound.tables.opening import opened_table
 
     with opened_table(table, database_table, encoding=encoding) as opened:
         selection = chosen_columns(opened, columns, roles, unit)

@@ -76,9 +76,9 @@ from memberbound.subset.record_bounds import (
     Solution,
     average_success,
 )
+from memberbound.tables.opening import opened_table, path_of
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.table import Table as OpenTable
-from memberbound.tables.table import opened_table, path_of
 
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
 

@@ -30,7 +30,7 @@ from memberbound.learners.learner import network_factory
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate, significant
 from memberbound.release.saving import answering, load
-from memberbound.tables.table import path_of
+from memberbound.tables.opening import path_of
 
 if TYPE_CHECKING:
     import numpy as np

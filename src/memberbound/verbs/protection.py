@@ -39,7 +39,7 @@ from memberbound.quantities import (
 from memberbound.release.budget import Budget, CurveReadings
 from memberbound.release.calibration import Calibration, Release
 from memberbound.release.model_quality import ReleaseScore
-from memberbound.tables.table import path_of
+from memberbound.tables.opening import path_of
 
 if TYPE_CHECKING:
     from memberbound.release.all_rows.models import PrivateModel

@@ -17,7 +17,7 @@ from memberbound.errors import InputError
 from memberbound.faces.web.limits import format_size
 from memberbound.files import codec_named
 from memberbound.tables.csv_files import csv_columns
-from memberbound.tables.table import open_table
+from memberbound.tables.opening import open_table
 
 _REMEDY = "The command line has no such limit."
 _CHUNK = 2**20

@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 from memberbound._version import __version__
 from memberbound.errors import InputError, MemberboundError
 from memberbound.learners.refits import LOST, Cluster
+from memberbound.tables.opening import open_table
 from memberbound.tables.records import Records, only_names, read_column, read_records
 from memberbound.tables.shards import Arguments, Shards, T, Total, U, sum_results
 from memberbound.tables.source import COLUMN_FILES, parquet_files
 from memberbound.tables.spelling import Form
-from memberbound.tables.table import Table, open_table
+from memberbound.tables.table import MemoryTable, Table
 from memberbound.threads import no_warnings
 
 #: Largest number of rows in a shard.
@@ -204,7 +205,8 @@ class _FileShard:
 
     def read(self) -> Records:
         """Read the rows exactly as they are read from the whole file."""
-        with open_table(self.path, secret=True) as table:
+        with open_table(self.path, secret=True) as opened:
+            table = opened.local
             limit = f"LIMIT {self.rows} OFFSET {self.first}"
             arrow = table.run(lambda: table.row_batches(self.names, limit).read_all())
             values = {
@@ -237,15 +239,16 @@ def spread_records(
     workers, path = _checked_workers(cluster), table.path
     shards: list[Any]
     read: Callable[[Any], Records]
-    if table.memory is not None:
+    if isinstance(table, MemoryTable):
         here = read_records(table, forms, columns=names)
         rows, types, read = here.rows, here.types, copy
         ends = _ends(rows, workers)
         shards = [here.take(np.arange(a, b)) for a, b in pairwise((0, *ends))]
     elif path is not None and (path.is_dir() or path.suffix.lower() in COLUMN_FILES):
         location, listed, state = path.absolute(), tuple(names), _file_state(path)
-        rows = table.run(table.count_rows)
-        schema = table.run(lambda: table.row_batches(names, "LIMIT 0").schema)
+        stored = table.local
+        rows = stored.run(stored.count_rows)
+        schema = stored.run(lambda: stored.row_batches(names, "LIMIT 0").schema)
         types, read = {column.name: column.type for column in schema}, _FileShard.read
         ends = _ends(rows, workers)
         shards = [
