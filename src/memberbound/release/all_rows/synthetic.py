@@ -108,6 +108,8 @@ _COLUMN_SHARES, _FURTHER_SHARES = (0.85, 0.5), (0.0, 0.6)
 _LARGEST_SCORE_NOISE = 0.25
 #: Bins of a column with neighbouring cells, and of any other; groups of the target; blocks.
 _MOST_BINS, _MOST_LABEL_BINS, _MOST_GROUPS, _MOST_BLOCKS = 12, 40, 16, 32
+#: A column with this many cells more than bins is not worth merging.
+_FEW_MORE = 4
 #: Further pairs, for every column.
 _FURTHER_PER_COLUMN = 2
 #: Expected distance of a pair from the truth, as a share of the records, that sets its blocks.
@@ -375,14 +377,16 @@ def _slack(records: Records, public: Bounds) -> float:
     cells = 0
     for name in records.columns:
         bound = public.get(name)
-        listed = len(bound.labels) + 2 if isinstance(bound, Categories) else MOST_CELLS
+        listed = MOST_CELLS + len(getattr(bound, "edges", ()))
+        if isinstance(bound, Categories):
+            listed = len(bound.labels) + 2
         cells += max(listed, MOST_LABELS + 2)
     private = columns - len(public)
     tables = columns * (1 + _FURTHER_PER_COLUMN) * _MOST_BLOCKS**2
     coordinates = (
         look_coordinates(private + 1)
         + cells
-        + columns * (_MOST_LABEL_BINS + 1) * _MOST_GROUPS
+        + columns * (_MOST_LABEL_BINS + _FEW_MORE) * _MOST_GROUPS
         + columns**2
         + tables
         + 2 * SCORE_BINS
@@ -471,7 +475,7 @@ def _format_counts(shard: Records, names: Sequence[str]) -> FloatArray:
 
 def _is_large(cells: Cells) -> bool:
     """Tell whether a column has too many cells to be counted with the target one by one."""
-    return cells.ordered > _MOST_BINS + 4 or cells.count > _MOST_LABEL_BINS + 4
+    return cells.ordered > _MOST_BINS + _FEW_MORE or cells.count > _MOST_LABEL_BINS + _FEW_MORE
 
 
 @dataclass(eq=False)
