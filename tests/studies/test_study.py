@@ -18,7 +18,8 @@ from commands import command
 from memberbound.attacks import shadows
 from memberbound.curve.families import GaussianCurve
 from memberbound.errors import InputError
-from memberbound.report.exporting import EXPORT_FORMATS, published_entry
+from memberbound.report.exporting import EXPORT_FORMATS
+from memberbound.report.mlflow_run import published_entry
 from memberbound.report.model import Question, checked
 from memberbound.report.publication import Publication
 from memberbound.studies import running
