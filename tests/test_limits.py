@@ -18,7 +18,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import memberbound
 from commands import command as command_line
-from memberbound.declarations import declared
+from memberbound.declarations import read_verb
 from memberbound.errors import InputError
 from memberbound.faces.command_line import VERBS, verb_named
 from memberbound.limits import Check, Limit, Limited, Success, write_junit
@@ -128,7 +128,7 @@ def test_which_verbs_have_a_gate_and_say_what_they_compare() -> None:
         assert verb.compared in above.help
         assert part.option.choices == verb.fails_on
         assert not any(p.option.web for p in verb.limit_parameters)
-    assert declared(memberbound.plan).limit_parameters == ()
+    assert read_verb(memberbound.plan).limit_parameters == ()
 
 
 def test_what_is_proved_is_compared_with_the_ceiling() -> None:

@@ -1,8 +1,8 @@
-"""The answer of a verb: its dictionary, schema, sides, table and ``repr`` follow from its fields.
+"""Answers of verbs: dictionary, schema, sides, table and ``repr`` derived from their fields.
 
-An answer is a frozen dataclass.  Its keys are its fields and what is marked :class:`computed`; the
-annotation of a number says on which side it is (:data:`Upper`, :data:`Lower`, :data:`EstimateOf`,
-:data:`Given`).  Dataclasses, mappings and sequences below it are followed.
+An answer is a frozen dataclass.  Its keys are its fields and its :class:`computed` attributes; the
+annotation of a number declares its side (:data:`Upper`, :data:`Lower`, :data:`EstimateOf`,
+:data:`Given`).  Nested dataclasses, mappings and sequences are included.
 
 >>> from dataclasses import dataclass, field
 >>> from memberbound.games import IidGame
@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Sided:
-    """Marks a type: all numbers in it are on this side."""
+    """A marker for types: all numbers in it are on this side."""
 
     side: Side
 
@@ -75,13 +75,13 @@ EstimateOf = Annotated[float, Sided("estimate")]
 Given = Annotated[float, Sided("given")]
 
 _INLINE, _OMIT_EMPTY = "inline", "omit-empty"
-#: Its keys stand in the dictionary itself instead of below a key of their own.
+#: Merge its keys into the dictionary instead of nesting them.
 Inline = Annotated[T, _INLINE]
-#: The key is left out where its value is ``None`` or empty.
+#: Omit the key if its value is ``None`` or empty.
 OmitEmpty = Annotated[T, _OMIT_EMPTY]
-#: Metadata of a field that is no key: ``curve: Curve = field(metadata=INTERNAL)``.
+#: Metadata of a field without a key: ``curve: Curve = field(metadata=INTERNAL)``.
 INTERNAL: Mapping[str, bool] = MappingProxyType({"internal": True})
-#: Attributes that the common keys are made from.
+#: Attributes behind the common keys.
 _COMMON = ("game", "theorems", "assumptions")
 
 
@@ -89,7 +89,7 @@ class computed(cached_property[T]):  # noqa: N801 (used as ``property`` is)
     """A key of an answer that is computed from its fields, once."""
 
 
-# ── What a class declares ─────────────────────────────────────────────────────────────────────────
+# ── The declarations of a class ───────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ class _Key:
 
 
 @cache
-def _declared(cls: Any) -> tuple[_Key, ...]:
-    """Return the keys of a dataclass: its fields, then what is computed."""
+def _declared_keys(cls: Any) -> tuple[_Key, ...]:
+    """Return the keys of a dataclass: its fields, then its computed attributes."""
     names = [f.name for f in fields(cls) if "internal" not in f.metadata]
     hints: dict[str, object] = {}
     for base in reversed(cls.__mro__):
@@ -111,7 +111,7 @@ def _declared(cls: Any) -> tuple[_Key, ...]:
             if isinstance(member, computed):
                 declared[name] = member.func.__annotations__["return"]
         namespace = vars(sys.modules[base.__module__]) if declared else {}
-        # Only what is a key is evaluated: types of internal fields need not be imported.
+        # Evaluate only the types of keys: those of internal fields need not be importable.
         holder = SimpleNamespace(__annotations__=declared)
         hints |= get_type_hints(holder, namespace, include_extras=True)
     common = _COMMON if issubclass(cls, Answer) else ()
@@ -127,7 +127,7 @@ def _declared(cls: Any) -> tuple[_Key, ...]:
 def sides_of_class(cls: type) -> Sides:
     """Return the sides of the numbers of a dataclass, by key."""
     sides: dict[str, Side | Sides] = {}
-    for key in _declared(cls):
+    for key in _declared_keys(cls):
         below = _sides(key.hint, f"{cls.__name__}.{key.name}")
         if below is not None and key.inline:
             sides |= {"*": below} if isinstance(below, str) else below
@@ -137,7 +137,7 @@ def sides_of_class(cls: type) -> Sides:
 
 
 def _sides(hint: Any, where: str) -> Side | Sides | None:
-    """Return the sides of the numbers that a type can hold; ``where`` is for the message."""
+    """Return the sides of the numbers in a type; ``where`` appears in the error message."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         for note in args[1:]:
@@ -167,7 +167,7 @@ def _sides(hint: Any, where: str) -> Side | Sides | None:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: NaN and infinities become ``None``.
+    """Convert a value to plain JSON types: NaN and infinities become ``None``.
 
     >>> plain({"a": (1, float("inf")), 0.5: None})
     {'a': [1, None], '0.5': None}
@@ -190,7 +190,7 @@ def plain(value: Any) -> Any:
 def _dictionary(value: Any) -> dict[str, Any]:
     """Return the keys of a dataclass with their values."""
     result: dict[str, Any] = {}
-    for key in _declared(cast("Any", type(value))):
+    for key in _declared_keys(cast("Any", type(value))):
         item = plain(getattr(value, key.name))
         if key.inline:
             result |= item or {}
@@ -203,7 +203,7 @@ def _dictionary(value: Any) -> dict[str, Any]:
 
 
 def _json_type(hint: Any) -> Any:
-    """Return the type of a value's JSON, for pydantic."""
+    """Return the JSON type of a value, for pydantic."""
     from pydantic import Field
     from typing_extensions import TypedDict
 
@@ -232,14 +232,14 @@ def _json_type(hint: Any) -> Any:
 
 def _json_keys(cls: Any) -> list[_Key]:
     keys: list[_Key] = []
-    for key in _declared(cls):
+    for key in _declared_keys(cls):
         inner = get_args(key.hint)[0] if key.inline else None
         keys += _json_keys(inner) if _has_declared_keys(inner) else [] if key.inline else [key]
     return keys
 
 
 def _has_declared_keys(hint: Any) -> bool:
-    """Tell whether the keys of a type are its fields: not where it has a ``to_dict`` of its own."""
+    """Return whether the keys of a type are its fields: False if it has its own ``to_dict``."""
     declared = is_dataclass(hint) and isinstance(hint, type)
     return declared and (issubclass(hint, Answer) or not hasattr(hint, "to_dict"))
 
@@ -255,10 +255,10 @@ class _DeclaredSides:
 
 
 class Answer:
-    """What a verb returns.
+    """The answer of a verb.
 
     A subclass is a dataclass that declares its keys (see the module), ``VERB``, ``game``,
-    ``theorems``, ``assumptions``, a ``sentence``, and, where a table follows it for the terminal,
+    ``theorems``, ``assumptions``, a ``sentence``, and, for a table below it on the terminal,
     :meth:`summary_rows`.
     """
 
@@ -284,7 +284,7 @@ class Answer:
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
-        """Return the JSON Schema of the dictionary; a number's ``side`` stands beside its type."""
+        """Return the JSON Schema of the dictionary, with the ``side`` of every number."""
         from pydantic import TypeAdapter
 
         schema = TypeAdapter(_json_type(cls)).json_schema()
@@ -307,10 +307,10 @@ class Answer:
         return f"<{type(self).__name__}: {getattr(self, 'sentence', '') or first}>"
 
     def to_frame(self) -> DataFrame:
-        """Return every number of the answer as a row: its key, itself, its side, and as text.
+        """Return the numbers of the answer as a data frame: key, value, side and text.
 
         ``side`` is ``upper`` or ``lower`` for bounds, ``estimate`` and ``given``; the text is
-        rounded to it, and a bound that excludes nothing is not printed as one.
+        rounded accordingly, and a vacuous bound is not printed as one.
         """
         import pandas
 
@@ -329,16 +329,16 @@ class Answer:
         return [f"note: {warning}." for warning in getattr(self, "warnings", ())]
 
     def summary(self) -> str:
-        """Return what the command prints: a sentence, a table and notes."""
+        """Return the printed text: a sentence, a table and notes."""
         rows = self.summary_rows()
         text = str(getattr(self, "sentence", ""))
         if rows:
-            text += f"\n\n{aligned(rows)}"
+            text += f"\n\n{align(rows)}"
         return "\n".join([text, *self.summary_notes()])
 
 
 class CertifiedAnswer(Answer):
-    """An answer whose game, theorems and assumptions are those of its ``certificate``."""
+    """An answer with the game, theorems and assumptions of its ``certificate``."""
 
     if TYPE_CHECKING:
 
@@ -352,12 +352,12 @@ class CertifiedAnswer(Answer):
 
     @cached_property
     def theorems(self) -> tuple[str, ...]:
-        """What the certificate rests on."""
+        """The theorems of the certificate."""
         return self.certificate.theorems
 
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
-        """What the certificate assumes."""
+        """The assumptions of the certificate."""
         return self.certificate.assumptions
 
 
@@ -377,10 +377,10 @@ class IidAnswer(Answer):
         return self.game.lam
 
 
-def aligned(rows: Sequence[tuple[str, object]]) -> str:
-    """Return pairs as lines, the values below one another.
+def align(rows: Sequence[tuple[str, object]]) -> str:
+    """Format pairs as lines with aligned values.
 
-    >>> print(aligned([("rows", 5), ("leak", "≤ 0.1")]))
+    >>> print(align([("rows", 5), ("leak", "≤ 0.1")]))
     rows  5
     leak  ≤ 0.1
     """

@@ -1,13 +1,13 @@
-"""A verb is declared once: its Python signature and docstring are read here, for every face.
+"""Declarations of verbs, read from their Python signatures and docstrings for every face.
 
 The command line, the web's request models and forms, the "same as this command" snippets and the
-reference page are all made from a :class:`Verb`, so an option exists in one place:
+reference page are all generated from a :class:`Verb`, so an option is defined once:
 
-* the *signature* says name, type and default; parameters before ``*`` are positional;
-* an alias of this module in the annotation says how the argument is typed by hand
-  (``Names``: ``a,b,c``; ``Column``: one of the table; ``OutputFile``: a file that is written; …);
-* the *docstring* says what it means: its line under ``Args:`` is the help of the option (options
-  that many verbs have need none), the first paragraph is the help of the command, and the lines
+* the *signature* gives name, type and default; parameters before ``*`` are positional;
+* an alias of this module in the annotation gives the notation on the command line (``Names``:
+  ``a,b,c``; ``Column``: one of the table; ``OutputFile``: a file that is written; …);
+* the *docstring* gives the meaning: the line under ``Args:`` is the help of the option (options
+  shared by many verbs need none), the first paragraph is the help of the command, and the lines
   under ``Command line:`` are its examples.
 """
 
@@ -26,7 +26,7 @@ from itertools import takewhile
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origin, get_type_hints
 
-#: What is typed: one value, several, a file, or nothing at all.
+#: Kinds of arguments: one value, several, a file, or nothing at all.
 Kind = Literal[
     "cache",
     "choice",
@@ -58,10 +58,10 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Option:
-    """How an argument is typed; what it means stands in the verb's docstring.
+    """The notation of an argument; its meaning is in the verb's docstring.
 
-    ``web=False`` leaves the argument to Python and the command line; ``typed_default`` is what the
-    command line takes where Python's default is another, unless a configuration file names it
+    ``web=False`` restricts the argument to Python and the command line; ``typed_default`` is the
+    default of the command line if it differs from Python's, unless a configuration file sets it
     (``configured``).
     """
 
@@ -75,17 +75,17 @@ class Option:
 
 
 class AnswerLike(Protocol):
-    """What a verb returns: the dictionary of the contract, and a text for people."""
+    """The interface of an answer: the dictionary of the contract, and a text for people."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""
 
     def summary(self) -> str:
-        """Return what a person reads."""
+        """Return the text for people."""
 
 
 Path = str | os.PathLike[str]
-#: Keyword arguments of a verb; a face has checked them against its declaration.
+#: Keyword arguments of a verb, checked against its declaration.
 Keywords = dict[str, Any]
 
 Workers = Annotated[int, Option("whole", web=False)]
@@ -97,7 +97,7 @@ Rates = Annotated[float | Sequence[float], Option("rates")]
 NumbersByColumn = Annotated[
     Mapping[str, Sequence[float]], Option("numbers by column", metavar="COL=1,2,…")
 ]
-#: What columns are, where the inferred role is not the right one.
+#: Roles of columns, to override wrongly inferred ones.
 ColumnRoles = Annotated[Mapping[str, str], Option("roles", metavar="COL=ROLE,…")]
 Several = Annotated[Sequence[str], Option("several", metavar="NAME")]
 #: A file, or an object in memory.
@@ -111,24 +111,24 @@ InputFile = Annotated[object, Option("file", metavar="FILE")]
 Law = Annotated[object, Option("law", metavar="FILE")]
 #: Points: a file with one per row, or rows of numbers.
 Points = Annotated[object, Option("points", metavar="FILE")]
-#: A file that is written; over the web the server names it.
+#: An output file; on the web, the server names it.
 OutputFile = Annotated[Path, Option("out", metavar="FILE", web=False)]
 #: A ledger of releases: a file, or a ``Ledger``.
 LedgerFile = Annotated[object, Option("file", metavar="FILE", web=False)]
-#: A file with a line per record; over the web a switch asks for it.
+#: An output file with a line per record; on the web, a switch requests it.
 RecordsFile = Annotated[Path, Option("records", metavar="FILE")]
 Force = Annotated[bool, Option("switch", web=False)]
 ExcelSafe = Annotated[bool, Option("switch", web=False)]
-#: Called with (done, total) or (stage, done, total) while work is under way.
+#: Callback with (done, total) or (stage, done, total) during the work.
 Progress = Annotated[Callable[..., None], Option("progress")]
-#: The promise of a release of all rows, what is public about columns, noise for tests.
+#: Options of releases of all rows: the promise, public bounds of columns, noise for tests.
 Eta = Annotated[float, Option("number", metavar="H")]
 PublicBounds = Annotated[Any, Option("document", metavar="FILE")]
 InsecureSeed = Annotated[int, Option("whole", web=False)]
 #: For Python only.
 Hidden = Annotated[object, Option("hidden", web=False)]
 
-#: What arguments mean that many verbs have, unless a docstring says otherwise.
+#: Help of arguments shared by many verbs, unless a docstring overrides it.
 _SHARED_HELP = {
     "baseline": "chance of guessing something else about a record (an attribute, the record "
     "itself) without the release; the answer bounds it with the release. May be repeated.",
@@ -162,7 +162,7 @@ _SHARED_HELP = {
     "uniform": "instead of a table: number of equally likely records.",
 }
 
-#: What an argument is about, by its kind and by its name: the headings of a help page.
+#: Headings of arguments on a help page, by kind and by name.
 _GROUP_OF_KIND = dict.fromkeys(("table", "column", "names", "roles", "law", "points"), "Data")
 _GROUP_OF_KIND |= dict.fromkeys(("out", "records", "folder", "cache"), "Output")
 _NAMES = {
@@ -175,12 +175,12 @@ _NAMES = {
     "Output": "browser excel_safe force json_ no_cache open_browser plot resume",
 }
 _GROUP_OF_NAME = {name: group for group, names in _NAMES.items() for name in names.split()}
-#: Choices that are longer are listed by the help text alone, which needs the room.
+#: Longer lists of choices appear only in the help text, which needs the room.
 _WIDEST = 20
 
 _PLAIN: dict[object, Kind] = {bool: "switch", int: "whole", float: "number", str: "text"}
 _SECTION = re.compile(r"^(\w[\w ]*):\s*$")
-#: A reference of the documentation, of which a person at a terminal needs the last name.
+#: A cross-reference; the terminal shows only its last name.
 _ROLE = re.compile(r":\w+:`~?(?:[\w.]+\.)?(\w+)`")
 _ARGUMENT = re.compile(r"^(\w+):\s*(.*)$")
 
@@ -198,7 +198,7 @@ class Parameter:
 
     @property
     def kind(self) -> Kind:
-        """What is typed."""
+        """The kind of argument."""
         return self.option.kind
 
     @property
@@ -208,7 +208,7 @@ class Parameter:
 
     @property
     def metavar(self) -> str | None:
-        """What stands for the value in a help text."""
+        """The placeholder of the value in a help text."""
         listed = "|".join(self.option.choices)
         if listed and (len(listed) <= _WIDEST or self.positional):
             return listed
@@ -216,15 +216,15 @@ class Parameter:
 
     @property
     def group(self) -> str:
-        """The heading that the argument stands under in a help page."""
+        """The heading of the argument on a help page."""
         return _GROUP_OF_NAME.get(self.name) or _GROUP_OF_KIND.get(self.kind, "Question")
 
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb of the contract: what it is called, what it says of itself, what it takes.
+    """A verb of the contract: its name, its help and its parameters.
 
-    ``name`` is the command's; the function's has underscores where that has hyphens.
+    ``name`` is the command's; the function's has underscores instead of hyphens.
     """
 
     name: str
@@ -234,7 +234,7 @@ class Verb:
     parameters: tuple[Parameter, ...]
     #: Whether it returns an answer; ``serve`` does not.
     answers: bool = True
-    #: Where its answer can be held to a limit: which parts of it, and what they are.
+    #: The parts of its answer that can be checked against a limit, and their description.
     fails_on: tuple[str, ...] = ()
     compared: str = ""
 
@@ -249,14 +249,14 @@ class Verb:
 
     @property
     def measures(self) -> bool:
-        """Whether its “at least” is what attacks reached; elsewhere it is certified."""
+        """Whether its lower bounds are measured by attacks; otherwise they are certified."""
         return self.name.startswith("audit") or self.name in ("compare", "study")
 
     @property
     def limit_parameters(self) -> tuple[Parameter, ...]:
-        """The options with which a build is stopped, where the answer can be held to a limit.
+        """The options of a limit, if the answer can be checked against one.
 
-        They belong to the command line: in Python the answer itself is asked (``exceeds``).
+        They exist on the command line only: in Python, call ``exceeds`` on the answer.
         """
         if not self.fails_on:
             return ()
@@ -272,7 +272,7 @@ class Verb:
         )
 
 
-def declared(function: Callable[..., AnswerLike | None]) -> Verb:
+def read_verb(function: Callable[..., AnswerLike | None]) -> Verb:
     """Read a verb's declaration from its signature and its docstring.
 
     A parameter without a line under ``Args:`` is an error: it would have no help anywhere.
@@ -286,7 +286,7 @@ def declared(function: Callable[..., AnswerLike | None]) -> Verb:
         ...         times: how often; once unless
         ...             given.
         ...     '''
-        >>> verb = declared(greet)
+        >>> verb = read_verb(greet)
         >>> [(p.flag, p.kind, p.positional, p.help) for p in verb.parameters]
         [('--name', 'text', True, 'Whom to greet.'),
          ('--times', 'whole', False, 'How often; once unless given.')]
@@ -305,7 +305,7 @@ def declared(function: Callable[..., AnswerLike | None]) -> Verb:
                 name,
                 option,
                 None if required else parameter.default,
-                _capitalised(help_),
+                _capitalise(help_),
                 positional=parameter.kind is not inspect.Parameter.KEYWORD_ONLY,
                 required=required,
             )
@@ -327,15 +327,15 @@ def function_name(command: str) -> str:
     return command.replace("-", "_")
 
 
-def _capitalised(text: str) -> str:
-    """Begin with a capital, unless a formula or something to type comes first: ε stays ε."""
+def _capitalise(text: str) -> str:
+    """Capitalise a text, unless it starts with a formula or code: ε stays ε."""
     typed = text.startswith("``")
     text = " ".join(_ROLE.sub(r"\1", text).replace("``", "").split())
     return text[:1].upper() + text[1:] if text[:1].isascii() and not typed else text
 
 
 def _option(hint: object) -> Option:
-    """Return how an annotated type is typed by hand; ``None`` among its members is passed over."""
+    """Return the option of an annotated type, ignoring ``None`` among its members."""
     origin = get_origin(hint)
     if origin in (Union, UnionType):
         members = [part for part in get_args(hint) if part is not NoneType]
@@ -384,7 +384,7 @@ def _sections(doc: str) -> tuple[str, dict[str, str], tuple[str, ...]]:
 
 
 def command_text(verb: str, source: str, options: Mapping[str, object]) -> str:
-    r"""Return a command line, without the options that have no value; names are joined by commas.
+    r"""Format a command line, omitting options without a value; names are joined by commas.
 
     >>> command_text("protect", "my table.csv", {"--eta": 0.05, "--record": None})
     "memberbound protect 'my table.csv' --eta 0.05"
@@ -394,11 +394,11 @@ def command_text(verb: str, source: str, options: Mapping[str, object]) -> str:
     parts = ["memberbound", verb, source]
     for name, value in options.items():
         if value is not None:
-            parts += [name, _joined(value) if isinstance(value, tuple) else str(value)]
+            parts += [name, _join_names(value) if isinstance(value, tuple) else str(value)]
     return shlex.join(parts)
 
 
-def _joined(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(names)
     return text.getvalue()

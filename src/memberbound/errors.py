@@ -1,8 +1,8 @@
-"""What can go wrong, said in one sentence.
+"""Errors of the package, each a single sentence.
 
-Two families only: the caller gave something unusable (:class:`InputError`, exit code 2), or a
-search that should have an answer did not find one (:class:`SearchError`, exit code 1).  A vacuous
-bound (1.0) is neither: it is a result.
+Two families only: the caller's input is unusable (:class:`InputError`, exit code 2), or a search
+did not find an answer that should exist (:class:`SearchError`, exit code 1).  A vacuous bound (1.0)
+is neither: it is a result.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from collections.abc import Iterable
 from decimal import Decimal
 from types import ModuleType
 
-#: Characters of a message; what a file or a caller holds may be quoted in it and be any length.
+#: Maximum length of a message, because it may quote input of any length.
 _LONGEST = 600
 
 
-def shortened(message: str, longest: int = _LONGEST) -> str:
-    r"""Return one line of at most ``longest`` characters, with its beginning and its end.
+def shorten(message: str, longest: int = _LONGEST) -> str:
+    r"""Shorten a message to one line of at most ``longest`` characters, keeping both ends.
 
-    Characters that a terminal would obey are written out.
+    Control characters are escaped.
 
     Examples:
-        >>> shortened("one\n  line, " + "and on " * 200 + "to the end.", 40)
+        >>> shorten("one\n  line, " + "and on " * 200 + "to the end.", 40)
         'one line, and on and on … n to the end.'
     """
-    # A long text is cut before anything looks at each of its characters.
+    # Cut a long text before processing it character by character.
     if len(message) > 16 * longest:
         message = f"{message[: 8 * longest]} {message[-8 * longest :]}"
     line = " ".join(message.split())
@@ -43,7 +43,7 @@ class MemberboundError(Exception):
     """Base class of every error this package raises on purpose: one line of bounded length."""
 
     def __init__(self, message: object = "") -> None:
-        super().__init__(shortened(str(message)))
+        super().__init__(shorten(str(message)))
 
 
 class InputError(MemberboundError, ValueError):
@@ -51,22 +51,22 @@ class InputError(MemberboundError, ValueError):
 
 
 class TooFewRowsError(InputError):
-    """The table is too small for what is asked of it."""
+    """The table is too small for the request."""
 
 
 class SearchError(MemberboundError, RuntimeError):
     """A search ended without an answer that satisfies its inequality."""
 
 
-#: Parts of scikit-learn that wrap other libraries' arrays: they hold no estimator.
+#: Subpackages of scikit-learn that wrap other libraries' arrays, without estimators.
 _WRAPPERS = tuple(f"sklearn.externals.array_api_compat.{of}" for of in ("cupy", "dask", "torch"))
 
 
-def installed(name: str, purpose: str, extra: str) -> ModuleType:
-    """Return a module of an optional package, or refuse what it is needed for.
+def import_optional(name: str, purpose: str, extra: str) -> ModuleType:
+    """Import a module of an optional package, or raise an error that names its purpose.
 
-    skops asks scikit-learn for all estimators, which imports each of its packages: with the
-    wrappers it would import all of PyTorch and dask, too.
+    skops lists all estimators of scikit-learn, which imports each of its subpackages: with the
+    wrappers, it would import all of PyTorch and dask too.
     """
     hidden = [w for w in _WRAPPERS if w not in sys.modules] if name == "skops.io" else []
     for wrapper in hidden:
@@ -100,7 +100,7 @@ def finite_number(name: str, value: object, remedy: str = "") -> float:
 
 
 def _as_fraction(value: object) -> str:
-    """Return how a percentage is written, '' for anything else."""
+    """Return a percentage as a fraction, '' for anything else."""
     number, sign, rest = str(value).partition("%")
     try:
         return f"Write it as {Decimal(number.strip()) / 100}." if sign and not rest else ""
@@ -127,7 +127,7 @@ def positive(name: str, value: object, remedy: str = "") -> float:
 def fraction(
     name: str, value: object, *, open_left: bool = False, open_right: bool = False, remedy: str = ""
 ) -> float:
-    """Return a number in [0, 1], with either end excluded on request."""
+    """Return a number in [0, 1], optionally excluding either end."""
     number = finite_number(name, value, remedy)
     low_ok = number > 0 if open_left else number >= 0
     high_ok = number < 1 if open_right else number <= 1
@@ -138,7 +138,7 @@ def fraction(
 
 
 def fractions(name: str, values: float | Iterable[float] | None) -> tuple[float, ...]:
-    """Return one number in [0, 1] or several; none for ``None``."""
+    """Return one or several numbers in [0, 1]; empty for ``None``."""
     listed = () if values is None else (values,) if isinstance(values, (int, float)) else values
     return tuple(fraction(name, value) for value in listed)
 

@@ -1,8 +1,8 @@
-"""Output files, written whole or not at all, and private folders that no killed run leaves behind.
+"""Output files, written atomically, and private folders that are deleted even after a crash.
 
-People's rows are in both.  What a run writes under another name before it is renamed, and what it
-keeps in the temporary folder, is locked while the run lives.  The system unlocks it however the run
-ends, so the next one can tell what was left by one that was killed, and deletes it.
+Both contain personal data.  Drafts, written before they are renamed, and temporary folders are
+locked while a run is alive.  The operating system releases the lock however the run ends, so the
+next run can recognise and delete the leftovers of a killed one.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-FORMATS = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")
-#: Bytes of a document that people write by hand.
+TABLE_ENDINGS = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")
+#: Maximum bytes of a hand-written document.
 _DOCUMENT = 2**24
-#: Kinds of YAML values that are read as the words they are.
+#: YAML types that are read as plain text.
 _WORDS = ("bool", "timestamp")
-#: Types of YAML that JSON does not have, but for dates.
+#: YAML types without a JSON equivalent, except dates.
 _FOREIGN_TAGS = ("binary", "omap", "pairs", "set")
-#: Numbers with an exponent, which YAML 1.1 takes for text where they have no point or no sign.
+#: Numbers with an exponent, which YAML 1.1 reads as text without a point or a sign.
 _FLOAT = re.compile(r"[-+]?([0-9]+([.][0-9]*)?|[.][0-9]+)[eE][-+]?[0-9]+")
 _DRAFT = ".memberbound-"
-#: Seconds before what nobody holds (a draft, a folder without a lock) is taken for a killed run's.
+#: Age in seconds after which an unlocked draft or folder counts as left by a killed run.
 _FORGOTTEN = 60.0
-#: What the system says when a file cannot grow: no space, a quota, a limit of size.
+#: System errors when a file cannot grow: no space, a quota, a size limit.
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -58,11 +58,11 @@ def check_output(
     path: str | os.PathLike[str],
     *,
     name: str = "out",
-    formats: tuple[str, ...] = FORMATS,
+    formats: tuple[str, ...] = TABLE_ENDINGS,
     source: str | Path | None = None,
     force: bool = False,
 ) -> Path:
-    """Return a path that can be written, or refuse it before any work is done."""
+    """Return a writable path, or refuse it before any work is done."""
     target = Path(path)
     if not target.name.lower().endswith(formats):
         raise InputError(f"{name} must end in {', '.join(formats)}, got {str(path)!r}.")
@@ -81,7 +81,7 @@ def check_output(
 
 
 def check_input(path: Path, name: str) -> None:
-    """Refuse what is not a file: a pipe or a device may never end."""
+    """Refuse anything but a regular file: a pipe or a device may never end."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError) as error:
@@ -96,14 +96,14 @@ def check_input(path: Path, name: str) -> None:
 def read_document(
     path: str | os.PathLike[str], name: str, kind: str | None = None, *, words: bool = False
 ) -> object:
-    """Return what a small JSON or YAML file holds; YAML unless it ends in ``.json``.
+    """Read a small JSON or YAML file; YAML unless it ends in ``.json``.
 
-    YAML has no aliases here: a few lines of them unfold without end.  It has the types of JSON and
-    dates.  A name that is given twice is refused.  ``1e-3`` is a number, as in YAML 1.2 and JSON.
-    With ``words`` also ``no`` is a word and ``2020-01-01`` a text.
+    YAML aliases are refused, because a few lines can expand exponentially; the types are those of
+    JSON and dates.  Duplicate keys are refused.  ``1e-3`` is a number, as in YAML 1.2 and JSON.
+    With ``words``, ``no`` and ``2020-01-01`` are text.
 
-    Edge cases: what is no file, larger than 16 MB, not UTF-8, nested without end or not of that
-    kind is an InputError that calls it ``name``.
+    Edge cases: anything but a file, a file above 16 MB, not UTF-8, nested too deeply or malformed
+    raises an InputError that calls it ``name``.
     """
     file = Path(path)
     kind = kind or ("JSON" if file.suffix.lower() == ".json" else "YAML")
@@ -136,7 +136,7 @@ def read_document(
 
 
 def _without_repeats(pairs: list[tuple[Any, object]]) -> dict[Any, object]:
-    """Return a mapping of its pairs; refuse a name that two of them have."""
+    """Return the pairs as a mapping; refuse duplicate keys."""
     mapping: dict[Any, object] = {}
     for name, value in pairs:
         if name in mapping:
@@ -177,24 +177,24 @@ def _yaml_value(text: str, words: bool) -> object:
         return yaml.load(text, Loader=Plain)
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None
-    except (TypeError, LookupError, AttributeError) as error:  # a key that is a list
+    except (TypeError, LookupError, AttributeError) as error:  # for example, a list as a key
         raise ValueError(f"{type(error).__name__} at an odd value") from None
 
 
 def write_table(
     frame: DataFrame, path: Path, *, force: bool = False, private: bool = False
 ) -> None:
-    """Write a pandas table as CSV, Parquet or Arrow, by the ending of the name."""
-    written_whole(path, table_writer(frame, path), force, private=private)
+    """Write a pandas table as CSV, Parquet or Arrow, by the file ending."""
+    write_atomically(path, table_writer(frame, path), force, private=private)
 
 
 def table_writer(frame: DataFrame, path: Path) -> Callable[[Path], None]:
-    """Return what fills a draft with a pandas table, in the format that a name's ending says."""
+    """Return a function that writes a pandas table in the format of the file ending."""
     ending = path.name.lower()
 
     def write(draft: Path) -> None:
         if ending.endswith(".csv.gz"):
-            # Neither the time nor the draft's name: the same table gives the same bytes.
+            # Store neither time nor name, so that equal tables give equal bytes.
             with draft.open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
                 frame.to_csv(packed, index=False)
         elif ending.endswith(".csv"):
@@ -207,14 +207,14 @@ def table_writer(frame: DataFrame, path: Path) -> Callable[[Path], None]:
     return write
 
 
-#: Beginnings of a cell that spreadsheets take for a formula, wide forms included.
+#: Leading characters that spreadsheets treat as a formula, full-width forms included.
 FORMULA_STARTS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
-#: A signed number, which is no formula; DuckDB reads this expression, too.
+#: A signed number, which is not a formula; also used as a DuckDB expression.
 SIGNED_NUMBER = r"[-+]([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][-+]?[0-9]+)?"
 
 
 def excel_safe_text(value: object) -> object:
-    """Return a text that no spreadsheet runs; anything else, and a number, as it is.
+    """Escape a text that a spreadsheet would run as a formula; return anything else unchanged.
 
     Examples:
         >>> [excel_safe_text(value) for value in ("=1+1", "-5", "-x", "a-b", -5)]
@@ -226,7 +226,7 @@ def excel_safe_text(value: object) -> object:
 
 
 def excel_safe_table(frame: DataFrame) -> DataFrame:
-    """Return a table whose texts and column names no spreadsheet runs."""
+    """Escape the texts and column names of a table that a spreadsheet would run."""
     safe = frame.copy(deep=False)
     for index, kind in enumerate(frame.dtypes):
         if getattr(kind, "kind", "O") == "O":
@@ -239,37 +239,38 @@ def excel_safe_table(frame: DataFrame) -> DataFrame:
 def check_excel_safe(
     out: str | os.PathLike[str] | None, *, excel_safe: bool, name: str = "out"
 ) -> None:
-    """Refuse the option where no CSV file is written: other formats have types."""
+    """Refuse the option unless a CSV file is written: other formats have types."""
     if excel_safe and not str(out).lower().endswith((".csv", ".csv.gz")):
         given = None if out is None else str(out)
         raise InputError(f"{name} must end in .csv or .csv.gz with excel_safe, got {given!r}.")
 
 
 def write_text(text: str, path: Path, *, force: bool = False, private: bool = False) -> None:
-    """Write a text."""
+    """Write a text file atomically."""
 
     def write(draft: Path) -> None:
         draft.write_text(text, encoding="utf-8")
 
-    written_whole(path, write, force, private=private)
+    write_atomically(path, write, force, private=private)
 
 
-def written_whole(
+def write_atomically(
     path: Path, write: Callable[[Path], object], force: bool, *, private: bool = False
 ) -> None:
-    """Let ``write`` fill a draft beside ``path`` and rename it; nothing remains of a failure.
+    """Write a file atomically: ``write`` fills a draft next to ``path``, which is then renamed.
 
-    The draft is on the disk before it gets its name, so that a power cut leaves the old file or the
-    new one.  Drafts in the same folder that killed runs left are deleted.  With ``private``, for
-    rows and what models said about them, only this user can read the file, whatever the umask.
+    A failure leaves nothing behind.  The draft is synced to disk before the rename, so a power cut
+    leaves the old file or the new one.  Drafts left by killed runs in the same folder are deleted.
+    With ``private``, for rows and predictions about them, only this user can read the file,
+    whatever the umask.
     """
     remove_drafts(path.parent)
     draft = path.parent.absolute() / f"{_DRAFT}{secrets.token_hex(8)}"
     handle = -1
     try:
-        # Private while it is written.
+        # Private while it is being written.
         handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        _locked(handle)
+        _try_lock(handle)
         try:
             write(draft)
         except (ArithmeticError, TypeError, ValueError) as error:  # Arrow refuses mixed columns
@@ -279,7 +280,7 @@ def written_whole(
             raise InputError(f"{path} cannot hold this table: {first}.") from error
         draft.chmod(0o600 if private else _usual_mode(draft))
         os.fsync(handle)
-        _renamed(draft, path, force)
+        _rename(draft, path, force)
     except OSError as error:
         raise unwritable(str(path), error) from error
     finally:
@@ -289,9 +290,9 @@ def written_whole(
 
 
 def _usual_mode(draft: Path) -> int:
-    """Return the permissions that a new file of this folder gets.
+    """Return the default permissions of a new file in this folder.
 
-    Asking for the umask means to change it for a moment, in all threads: an empty file is made.
+    Create an empty file, because reading the umask would change it briefly in all threads.
     """
     probe = draft.with_name(f"{draft.name}-mode")
     handle = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -302,15 +303,15 @@ def _usual_mode(draft: Path) -> int:
         probe.unlink()
 
 
-def _renamed(draft: Path, path: Path, force: bool) -> None:
+def _rename(draft: Path, path: Path, force: bool) -> None:
     if force:
         draft.replace(path)
     else:
         try:
-            os.link(draft, path)  # fails where a file has appeared meanwhile
+            os.link(draft, path)  # fails if the file has appeared meanwhile
         except FileExistsError:
             raise InputError(f"out must not exist yet, got {str(path)!r}.") from None
-        except OSError:  # a file system without links: take the name first, if nobody has it
+        except OSError:  # no hard links: reserve the name first, if it is free
             try:
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             except FileExistsError:
@@ -319,18 +320,18 @@ def _renamed(draft: Path, path: Path, force: bool) -> None:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Create a folder, and those above it that are missing, for this user alone."""
+    """Create a folder and its missing parents, for this user alone."""
     for above in reversed(folder.parents):
         if not above.exists():
             above.mkdir(mode=0o700, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
-    folder.chmod(0o700)  # an earlier version may have made it
+    folder.chmod(0o700)  # an earlier version may have created it
 
 
 def sync_folder(folder: Path) -> None:
-    """Put the names in a folder on the disk, so that a power cut cannot undo a rename.
+    """Sync a folder to disk, so that a power cut cannot undo a rename.
 
-    Windows has no such call; its file systems keep a journal of names.
+    Windows has no such call; its file systems journal names.
     """
     if os.name == "nt":
         return
@@ -342,26 +343,26 @@ def sync_folder(folder: Path) -> None:
 
 
 def unwritable(name: str, error: OSError) -> MemberboundError:
-    """Return the error that says which file could not be written, and why."""
+    """Return the error for a file that could not be written, with the reason."""
     why = error.strerror or type(error).__name__
     remedy = " Free some space and run it again." if error.errno in FULL else ""
     return MemberboundError(f"{name} could not be written: {why}.{remedy}")
 
 
-# ── Private folders, and those that killed runs could not delete ──────────────────────────────────
+# ── Private folders, and leftovers of killed runs ─────────────────────────────────────────────────
 
-#: Locked as long as its owner lives.
+#: Name of the lock file, locked while the owner is alive.
 _LOCK = "lock"
 
-#: Bytes of a file that several arrays share: each file takes a descriptor.
+#: Size of a file shared by several arrays, because each file takes a descriptor.
 _SHARED = 2**26
-#: The file that is being filled, as long as an array of it is used, and how far; with its lock.
+#: The file being filled, while one of its arrays is in use, and its fill level; with a lock.
 _shared: tuple[weakref.ref[mmap.mmap], int] | None = None
 _sharing = threading.Lock()
 
 
 def _share_nothing() -> None:
-    """Let a forked process fill files of its own: it maps the same pages as its parent."""
+    """Make a forked process use its own files, because it maps the same pages as its parent."""
     global _shared, _sharing
     _shared, _sharing = None, threading.Lock()
 
@@ -371,10 +372,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def large_array(shape: tuple[int, ...], kind: np.dtype[Any], memory: int | None) -> NDArray[Any]:
-    """Return an array to be filled: in memory, or in a file if it is larger than ``memory`` bytes.
+    """Allocate an array in memory, or in a file if it is larger than ``memory`` bytes.
 
-    The file has no name from the beginning, so nothing is left of it however the process ends; its
-    place on the disk is taken at once, so that filling it cannot fail.  Small arrays share one.
+    The file is anonymous, so nothing is left of it however the process ends; its space is allocated
+    at once, so that filling it cannot fail.  Small arrays share one file.
     """
     import numpy as np
 
@@ -382,11 +383,11 @@ def large_array(shape: tuple[int, ...], kind: np.dtype[Any], memory: int | None)
     if memory is None or size <= memory:
         return np.empty(shape, kind)
     with _sharing:
-        pages, start = _place_on_disk(size)
+        pages, start = _reserve_on_disk(size)
     return np.frombuffer(pages, kind, math.prod(shape), start).reshape(shape)
 
 
-def _place_on_disk(size: int) -> tuple[mmap.mmap, int]:
+def _reserve_on_disk(size: int) -> tuple[mmap.mmap, int]:
     """Return a mapped file and the start of ``size`` free bytes in it; the lock must be held."""
     global _shared  # noqa: PLW0603
     current = None if _shared is None else _shared[0]()
@@ -402,7 +403,7 @@ def _place_on_disk(size: int) -> tuple[mmap.mmap, int]:
                 current, start = mmap.mmap(file.fileno(), length), 0
         except OSError as error:
             raise unwritable(f"the temporary folder {tempfile.gettempdir()}", error) from error
-    # Arrays begin where a number of any kind may.
+    # Align arrays for any type of number.
     _shared = weakref.ref(current), start + -(-size // 64) * 64
     return current, start
 
@@ -419,7 +420,7 @@ def large_copy(array: NDArray[Any], memory: int | None) -> NDArray[Any]:
 class PrivateFolder:
     """A temporary folder that only this user can read, locked while it is in use.
 
-    It is deleted by ``remove``, or at the end of the process that made it, not at that of a fork.
+    It is deleted by ``remove``, or when its creating process exits, but not by a fork.
     """
 
     def __init__(self, prefix: str = "memberbound-") -> None:
@@ -431,11 +432,11 @@ class PrivateFolder:
                 self.path.rmdir()
             folder = tempfile.gettempdir()
             raise unwritable(f"the temporary folder {folder}", error) from error
-        #: Calling it twice does no harm.
+        #: Safe to call twice.
         self.remove = weakref.finalize(self, _delete, self.path, lock, os.getpid())
-        # Where an interrupt stops that call, the folder goes with this object.
+        # If an interrupt stops that call, the folder is deleted with this object.
         weakref.finalize(self, _delete, self.path, None, os.getpid())
-        _locked(lock)
+        _try_lock(lock)
 
     def __enter__(self) -> Path:
         return self.path
@@ -453,39 +454,39 @@ def _delete(folder: Path, lock: int | None, owner: int) -> None:
 
 @functools.cache
 def remove_leftovers(directory: str) -> None:
-    """Delete the private folders of this user's killed runs from a directory, once in this process.
+    """Delete this user's private folders of killed runs in a directory, once per process.
 
-    They hold people's data; a run that was killed could not delete them itself.  Whoever makes one
-    has a minute to lock it.
+    They contain personal data that a killed run could not delete.  A new folder has a minute to be
+    locked.
     """
     for folder in Path(directory).glob("memberbound-*"):
         _remove(folder, stat.S_ISDIR, folder / _LOCK)
 
 
 def _remove(path: Path, kind: Callable[[int], bool], lock: Path) -> None:
-    """Delete what a killed run of this user left."""
+    """Delete a leftover of a killed run of this user."""
     with contextlib.suppress(OSError):
         status = path.lstat()
-        user = getattr(os, "getuid", lambda: status.st_uid)  # not on every system
+        user = getattr(os, "getuid", lambda: status.st_uid)  # not available on every system
         own = kind(status.st_mode) and status.st_uid == user()
         if own and time.time() - status.st_mtime >= _FORGOTTEN:
             made = os.O_CREAT if lock is not path else 0
             handle = os.open(lock, os.O_RDWR | made | os.O_NOFOLLOW, 0o600)
             try:
-                if _locked(handle):
+                if _try_lock(handle):
                     path.unlink() if lock is path else shutil.rmtree(path)
             finally:
                 os.close(handle)
 
 
 def remove_drafts(folder: Path) -> None:
-    """Delete the drafts that killed runs left in a folder."""
+    """Delete drafts of killed runs in a folder."""
     for draft in folder.glob(f"{_DRAFT}*"):
         _remove(draft, stat.S_ISREG, draft)
 
 
-def _locked(handle: int) -> bool:
-    """Whether the file could be locked; never where the system has no such locks."""
+def _try_lock(handle: int) -> bool:
+    """Return whether the file could be locked; False if the system has no such locks."""
     try:
         import fcntl
 

@@ -1,4 +1,4 @@
-"""The games: what is random, and who has to be protected (theory §1)."""
+"""The games: what is random, and which record is protected (theory §1)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from memberbound.errors import InputError, finite_number, one_of, positive, whole_number
 
-#: Game → who attacks, in the words that people read.
+#: Game → a description of the attacker.
 ATTACKERS = {
     "neighbour": "an attacker who knows every other record",
     "subset": "an attacker who knows all records, but not who was drawn",
@@ -19,7 +19,7 @@ Adjacency = Literal["replace-one", "add-remove"]
 ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "add-remove")
 
 
-#: What a bound on guesses about a record rests on (X23).
+#: The assumption of a bound on guesses about a record (X23).
 GUESSES_STAND_ALONE = (
     "What is guessed about a record does not depend on the other records, except for what the "
     "chance before the release counts already."
@@ -60,7 +60,7 @@ class IidGame:
 
     @property
     def blind(self) -> float:
-        """How often the likelier answer is right: max(ν, 1 - ν)."""
+        """The accuracy of the likelier answer: max(ν, 1 - ν)."""
         return max(self.nu, 1 - self.nu)
 
 
@@ -79,7 +79,7 @@ class SubsetGame:
 
     @property
     def protects(self) -> str:
-        """Who is protected: every record, or the average one."""
+        """The protected record: every record, or the average one."""
         return f"{self.record} record"
 
     def __post_init__(self) -> None:
@@ -98,12 +98,12 @@ class SubsetGame:
 
     @property
     def blind(self) -> float:
-        """How often somebody is right who always gives the likelier answer: max(k/N, 1 - k/N)."""
+        """The accuracy of always giving the likelier answer: max(k/N, 1 - k/N)."""
         return max(self.size, self.population - self.size) / self.population
 
     @property
     def largest_gain(self) -> float:
-        """What an attacker who is always right gains over that: min(k/N, 1 - k/N)."""
+        """The gain over ``blind`` of an attacker who is always right: min(k/N, 1 - k/N)."""
         return min(self.size, self.population - self.size) / self.population
 
 
@@ -123,10 +123,10 @@ class NeighbourGame:
 class ModelGame:
     """One given model: a member is a uniform record of *its* training set, a non-member is fresh.
 
-    The model and its training set are fixed, so what holds here holds for this model and for no
-    other of its learner: a learner that memorises in half of its runs has models that give
-    everything away and models that give nothing away.  Only audits play this game; a certificate of
-    another game is about many models and neither bounds this one nor is refuted by it.
+    The model and its training set are fixed, so results hold for this model only, not for others of
+    the same learner: a learner that memorises in half of its runs produces models that leak
+    everything and models that leak nothing.  Only audits use this game; a certificate of another
+    game covers many models, and neither bounds this one nor is refuted by it.
     """
 
     name: ClassVar[str] = "model"

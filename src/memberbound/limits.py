@@ -1,7 +1,7 @@
-"""A limit on how often somebody may be right, and whether an answer keeps it: the gate of a build.
+"""Limits on the success of membership inference, checked against answers: the gate of a build.
 
-An answer that can be held to a limit says which of its numbers are successes (probabilities of
-being right about membership), and which *part* of them it knows:
+An answer that supports limits declares which of its numbers are success rates (probabilities of
+being right about membership), and which *parts* of them are known:
 
 ============  ==========================================================================
 part          the number that must not be above the limit
@@ -11,8 +11,8 @@ part          the number that must not be above the limit
 ``floor``     what that attack is proved to reach, at the audit's confidence
 ============  ==========================================================================
 
-Passing on the ceiling is a promise; passing on the estimate or the floor only means that no attack
-tried did worse.  The command line turns an exceeded limit into exit code 3.
+Passing on the ceiling is a guarantee; passing on the estimate or the floor only means that no
+attack tried exceeded the limit.  The command line turns an exceeded limit into exit code 3.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import ClassVar, Literal
 from xml.etree import ElementTree
 
 from memberbound.errors import InputError, finite_number, one_of
-from memberbound.files import written_whole
+from memberbound.files import write_atomically
 from memberbound.quantities import Kind, marked, percent
 
 Part = Literal["ceiling", "estimate", "floor"]
@@ -33,10 +33,10 @@ _KINDS: dict[Part, Kind] = {"ceiling": "certificate", "estimate": "estimate", "f
 
 @dataclass(frozen=True)
 class Success:
-    """How often somebody is right about the membership of some record, as far as it is known.
+    """The known success rate of membership inference on some record.
 
-    ``what`` says who is right about whom; ``blind`` is how often the likelier answer is right.
-    Where nothing could be ``measured`` there is no number, and no limit is checked.
+    ``what`` names the attacker and the record; ``blind`` is the success rate of the likelier
+    answer.  If nothing could be ``measured``, there is no number, and no limit is checked.
     """
 
     what: str
@@ -49,7 +49,7 @@ class Success:
 
 @dataclass(frozen=True)
 class Limit:
-    """The largest success rate that is allowed, and the part of it that is looked at.
+    """The largest allowed success rate, and the part that is checked.
 
     Examples:
         >>> Limit(0.55)
@@ -70,9 +70,9 @@ class Limit:
             one_of("fail_on", self.on, PARTS)
 
     def part(self, known: tuple[Part, ...], whose: str) -> Part:
-        """Return the part that is looked at, of those that an answer knows; the first unless told.
+        """Return the part to check, among those that an answer knows; the first by default.
 
-        An answer that knows no ceiling must not pass for one that has a low ceiling.
+        An answer without a ceiling must not pass as if its ceiling were low.
         """
         if self.on is None or self.on in known:
             return known[0] if self.on is None else self.on
@@ -91,7 +91,7 @@ _ABSENT: dict[Part, str] = {
 
 @dataclass(frozen=True)
 class Check:
-    """One number held against a limit."""
+    """The comparison of one number with a limit."""
 
     what: str
     on: Part
@@ -102,9 +102,9 @@ class Check:
 
     @property
     def exceeded(self) -> bool:
-        """Whether the number is above the limit; one that is missing is, for it proves nothing.
+        """Whether the number is above the limit; a missing number is, because it proves nothing.
 
-        No ceiling is the ceiling 1.  What was not measured is neither above nor within.
+        A missing ceiling counts as 1.  A number that was not measured is neither above nor within.
         """
         if not self.measured:
             return False
@@ -114,13 +114,14 @@ class Check:
 
     @property
     def sentence(self) -> str:
-        """Which number is above, or within, which limit."""
+        """A sentence that states whether the number is above or within the limit."""
         limit = f"the limit of {percent(self.most, 'given')}"
         if not self.measured:
             return f"{self.what}: not measured, so {limit} was not checked"
         if self.value is None and self.on != "ceiling":
             return f"{self.what}: there is no {self.on} to hold against {limit}"
-        # A floor that blind guessing reaches is below every limit, and is not shown as a finding.
+        # A floor at the level of blind guessing is below every limit, and is not shown as a
+        # finding.
         blind = self.blind if self.on == "floor" else None
         shown = marked(self.value, _KINDS[self.on], blind=blind)
         relation = "above" if self.exceeded else "within"
@@ -131,7 +132,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Held:
-    """What came of holding an answer to a limit."""
+    """The result of checking an answer against a limit."""
 
     command: str
     checks: tuple[Check, ...]
@@ -143,34 +144,34 @@ class Held:
 
     @property
     def outcome(self) -> str:
-        """What came of it, in a word or two."""
+        """The outcome in a word or two."""
         if self.exceeded:
             return "limit exceeded"
         return "passed" if any(check.measured for check in self.checks) else "not measured"
 
     @property
     def sentence(self) -> str:
-        """The numbers above the limit; where there is none, those within it."""
+        """The numbers above the limit; if there are none, those within it."""
         checks = [check for check in self.checks if check.exceeded] or self.checks
         return "; ".join(check.sentence for check in checks) + "."
 
 
 class Limited:
-    """An answer that can be held to a limit."""
+    """An answer that can be checked against a limit."""
 
     #: The verb, for messages and reports.
     VERB: ClassVar[str]
-    #: The parts that are known; the first is looked at unless told otherwise.
+    #: The known parts; the first is checked by default.
     FAILS_ON: ClassVar[tuple[Part, ...]]
-    #: What is compared, for the help of the command.
+    #: Description of the compared number, for the help of the command.
     COMPARED: ClassVar[str]
 
     def successes(self, on: Part) -> tuple[Success, ...]:
-        """Return the numbers that a limit on this part is about."""
+        """Return the numbers to compare with a limit on this part."""
         raise NotImplementedError
 
     def held_to(self, limit: float | Limit, on: Part | None = None) -> Held:
-        """Hold every number to a limit.
+        """Check every number against a limit.
 
         Examples:
             >>> import memberbound
@@ -188,7 +189,7 @@ class Limited:
         )
 
     def exceeds(self, limit: float, on: Part | None = None) -> bool:
-        """Tell whether some number is above a limit on how often anybody may be right.
+        """Return whether some number exceeds a limit on the success rate.
 
         Examples:
             >>> import memberbound
@@ -202,7 +203,7 @@ class Limited:
 def write_junit(held: Held, path: Path) -> None:
     """Write JUnit XML, which every build server reads: a test case per number.
 
-    It replaces an earlier file, as every run of a build does.
+    Overwrites an earlier file, like every run of a build.
     """
     failed = sum(check.exceeded for check in held.checks)
     skipped = str(sum(not check.measured for check in held.checks))
@@ -223,4 +224,4 @@ def write_junit(held: Held, path: Path) -> None:
             ElementTree.SubElement(case, "system-out").text = check.sentence
     ElementTree.indent(root)
     text = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
-    written_whole(path, lambda draft: draft.write_bytes(text + b"\n"), force=True)
+    write_atomically(path, lambda draft: draft.write_bytes(text + b"\n"), force=True)

@@ -1,13 +1,13 @@
-"""The spine: every number that reaches a reader is one of these kinds, and becomes text here.
+"""Certified, measured and estimated numbers, and their conversion to text.
 
-Three kinds that must never be mistaken for each other (theory §6, trap 1):
+Three kinds of numbers must never be confused (theory §6, trap 1):
 
 * :class:`Certificate`: proved, with its theorems and assumptions, at a stated confidence;
 * :class:`AuditBound`: measured by attacks, with a confidence interval;
 * :class:`Estimate`: neither.
 
-No function turns one into another, and the three classes share no base.  How a number is printed
-follows from its *side*, and nothing else decides about rounding:
+No function converts one into another, and the three classes share no base.  The *side* of a number
+alone determines how it is rounded and printed:
 
 =============  ==========================  ==========================================
 side           printed                     meaning
@@ -18,15 +18,15 @@ side           printed                     meaning
 ``given``      as short as it is exact     somebody chose it, or it is known exactly
 =============  ==========================  ==========================================
 
-A parameter that is to be used again is on the side that keeps the promise: the least noise that is
-enough is ``upper``, the largest ε that is allowed is ``lower``.
+A parameter for further use is rounded to the side that keeps the guarantee: the least sufficient
+noise is ``upper``, the largest allowed ε is ``lower``.
 
-A double stands for the shortest decimal that reads back as it, which is also what ``--json`` and
-every file print.  Rounding starts from that decimal, in exact arithmetic: an upper bound's text is
-never below the number in the JSON, and read back as a double never below the double.
+A double is identified with the shortest decimal that parses to it, which ``--json`` and every file
+print.  Rounding starts from that decimal, in exact arithmetic: an upper bound's text is never below
+the number in the JSON, and read back as a double never below the double.
 
-Which side a key of an answer's dictionary is on is declared by the answer (``SIDES``, see
-:mod:`memberbound.answers`), never guessed from the key's name: :func:`numbers_in` walks a
+The answer declares the side of every key of its dictionary (``SIDES``, see
+:mod:`memberbound.answers`); it is never guessed from the key's name.  :func:`numbers_in` walks a
 dictionary with its declaration.
 """
 
@@ -47,17 +47,17 @@ Side = Literal["upper", "lower", "estimate", "given"]
 #: Key of an answer → the side of its number, or of everything below it; ``*`` is every other key.
 Sides = Mapping[str, "Side | Sides"]
 
-#: What stands before a number of each side.
+#: The sign before a number of each side.
 SIGNS: dict[str, str] = {"upper": "≤ ", "lower": "≥ ", "estimate": "≈ ", "given": ""}
-#: In place of a floor that blind guessing reaches as well.
+#: Text instead of a floor at the level of blind guessing.
 NO_LEAK = "no leak shown"
-#: In place of a certificate that promises nothing.
+#: Text instead of a vacuous certificate.
 NO_GUARANTEE = "no guarantee"
 #: Sides of an estimate between two bounds, and of a certificate's dictionary.
 INTERVAL: Sides = {"estimate": "estimate", "lower": "lower", "upper": "upper"}
 CERTIFICATE: Sides = {"lower": "lower", "upper": "upper", "confidence": "lower"}
 _ROUNDING = {"upper": ROUND_CEILING, "lower": ROUND_FLOOR, "estimate": ROUND_HALF_EVEN}
-#: Quantity → the value from which on a certificate about it says nothing.
+#: Quantity → the value at which a certificate becomes vacuous.
 _VACUOUS = {
     "accuracy": 1.0,
     "advantage": 1.0,
@@ -68,31 +68,31 @@ _VACUOUS = {
     "success": 1.0,
     "tpr": 1.0,
 }
-#: A certificate this close to that value, relative to 1 or to ½, is of no use to anybody.
+#: A certificate this close to that value, relative to 1 or to ½, is useless.
 _USELESS = 1e-4
 _HUNDRED = Decimal(100)
-#: Enough digits for every double with every number of decimals that is asked for here.
+#: Enough digits for every double with every number of decimals in use here.
 _WIDE = Context(prec=800)
 
 
-def typed(value: float) -> Decimal:
-    """Return the shortest decimal that reads back as the same double: what somebody typed.
+def shortest_decimal(value: float) -> Decimal:
+    """Return the shortest decimal that parses to the same double, as a user typed it.
 
-    >>> typed(0.1), typed(1e-05) * 3
+    >>> shortest_decimal(0.1), shortest_decimal(1e-05) * 3
     (Decimal('0.1'), Decimal('0.00003'))
     """
     return Decimal(value) if isinstance(value, int) else Decimal(repr(float(value)))
 
 
 def _special(value: float | None) -> str | None:
-    """Return the text of what is no finite number."""
+    """Return the text of a missing or non-finite number, else None."""
     if value is None or math.isnan(value):
         return "–"
     return None if math.isfinite(value) else ("∞" if value > 0 else "-∞")
 
 
 def _plain(number: Decimal, *, zeros: bool = False) -> str:
-    """Write a decimal without an exponent; zeros behind the point go: 10 must not become 1."""
+    """Format a decimal without an exponent; strip zeros only after the point."""
     text = f"{abs(number) if number == 0 else number:f}"
     return text.rstrip("0").rstrip(".") if "." in text and not zeros else text
 
@@ -105,8 +105,8 @@ def _fixed(exact: Decimal, side: Side, places: int) -> Decimal:
 def percent(value: float | None, side: Side) -> str:
     """Return a share as per cent, with two decimals; a given one exactly.
 
-    An upper bound just below 1 reads 100 %, which it is not above; :func:`marked` says that it is
-    of no use.
+    An upper bound just below 1 prints as 100 %, which is still an upper bound; :func:`marked`
+    labels it as useless.
 
     >>> percent(0.550878, "upper"), percent(0.81239, "lower"), percent(0.97384, "estimate")
     ('55.09 %', '81.23 %', '97.38 %')
@@ -116,17 +116,17 @@ def percent(value: float | None, side: Side) -> str:
     special = _special(value)
     if special is not None or value is None:
         return special or "–"
-    exact = _WIDE.multiply(typed(value), _HUNDRED)
+    exact = _WIDE.multiply(shortest_decimal(value), _HUNDRED)
     return f"{_plain(exact if side == 'given' else _fixed(exact, side, 2))} %"
 
 
 def of_hundred(value: float, side: Literal["upper", "lower"]) -> int:
-    """Return a share as so many of a hundred, rounded to its side.
+    """Return a share as a whole percentage, rounded to its side.
 
     >>> of_hundred(0.7661, "lower"), of_hundred(0.5509, "upper"), of_hundred(0.55, "upper")
     (76, 56, 55)
     """
-    return int(_fixed(_WIDE.multiply(typed(value), _HUNDRED), side, 0))
+    return int(_fixed(_WIDE.multiply(shortest_decimal(value), _HUNDRED), side, 0))
 
 
 def decimals(value: float | None, side: Side, places: int = 6) -> str:
@@ -140,7 +140,7 @@ def decimals(value: float | None, side: Side, places: int = 6) -> str:
         return special or "–"
     if side == "given":
         return significant(value, side)
-    return _plain(_fixed(typed(value), side, places), zeros=True)
+    return _plain(_fixed(shortest_decimal(value), side, places), zeros=True)
 
 
 def significant(value: float | None, side: Side, digits: int = 6) -> str:
@@ -154,7 +154,7 @@ def significant(value: float | None, side: Side, digits: int = 6) -> str:
     special = _special(value)
     if special is not None or value is None:
         return special or "–"
-    rounded = typed(value)
+    rounded = shortest_decimal(value)
     if side != "given":
         rounded = Context(prec=digits, rounding=_ROUNDING[side]).create_decimal(rounded)
     if rounded != 0 and not -4 <= rounded.adjusted() <= 12:
@@ -164,7 +164,7 @@ def significant(value: float | None, side: Side, digits: int = 6) -> str:
 
 
 def mu_row(mu: float, regret: float, who: str = "record") -> tuple[str, str]:
-    """Return the line of a summary about μ and what that single number hides.
+    """Return the summary line about μ and the regret of that single number.
 
     >>> mu_row(0.2513333, 1.23e-9)
     ('μ (Gaussian DP)', '≤ 0.25134 (record replaced; regret ≤ 1.3e-9)')
@@ -174,14 +174,14 @@ def mu_row(mu: float, regret: float, who: str = "record") -> tuple[str, str]:
 
 
 def confident(confidence: float) -> str:
-    """Return a confidence as per cent: as given where that is short, else rounded down.
+    """Format a confidence as per cent: unchanged if short, else rounded down.
 
-    One below 1 never reads 100 %, and never loses more than half of its distance from it.
+    A confidence below 1 never prints as 100 %, and rounding at most doubles its distance from 1.
 
     >>> confident(0.95), confident(1 - 1e-13), confident(59 / 60), confident(1.0)
     ('95 %', '99.99999999999 %', '98.33 %', '100 %')
     """
-    exact = typed(confidence) * _HUNDRED
+    exact = shortest_decimal(confidence) * _HUNDRED
     if len(exact.normalize().as_tuple().digits) > 6:
         for places in (2, 4, 6, 9, 12):
             rounded = _fixed(exact, "lower", places)
@@ -191,7 +191,7 @@ def confident(confidence: float) -> str:
 
 
 def at_confidence(confidence: float) -> str:
-    """Return what a sentence adds about its confidence; nothing where the bound always holds.
+    """Return the confidence clause of a sentence; empty if the bound always holds.
 
     >>> at_confidence(0.95), at_confidence(1.0)
     (' (confidence 95 %)', '')
@@ -200,7 +200,7 @@ def at_confidence(confidence: float) -> str:
 
 
 def at_prices(nu: float, lam: float) -> str:
-    """Return the game that a MIS is about, for a sentence.
+    """Format the parameters of the i.i.d.  game of a MIS, for a sentence.
 
     >>> at_prices(0.5, 1.0)
     'ν = 0.5, λ = 1'
@@ -209,7 +209,7 @@ def at_prices(nu: float, lam: float) -> str:
 
 
 def interval(lower: float, upper: float, places: int | None = None) -> str:
-    """Return two ends rounded outward: per cent, or ``places`` decimals.
+    """Format an interval rounded outward: per cent, or ``places`` decimals.
 
     >>> interval(0.52349, 0.9418), interval(0.52349, 0.9418, 3)
     ('52.34 % to 94.18 %', '[0.523, 0.942]')
@@ -220,25 +220,25 @@ def interval(lower: float, upper: float, places: int | None = None) -> str:
 
 
 def points(eta: float) -> str:
-    """Return a gain over blind guessing in percentage points, as given.
+    """Format a gain over blind guessing in percentage points, without rounding.
 
     >>> points(0.05), points(0.01)
     ('5 points', '1 point')
     """
-    text = _plain(typed(eta) * _HUNDRED)
+    text = _plain(shortest_decimal(eta) * _HUNDRED)
     return f"{text} point{'' if text == '1' else 's'}"
 
 
 def allowed(blind: float, eta: float) -> str:
-    """Return how often somebody may be right who may gain η over a blind guess.
+    """Format the allowed success rate: blind guessing plus a gain of η.
 
-    The sum is that of the decimals, not of the doubles, and rounded up as a bound is: a certificate
-    that keeps the promise is never printed above it.
+    Add the decimals, not the doubles, and round up like a bound, so that a certificate that keeps
+    the promise never prints above it.
 
     >>> allowed(0.5, 0.05), allowed(0.5008787346221442, 0.05)
     ('55 %', '55.09 %')
     """
-    exact = _WIDE.multiply(_WIDE.add(typed(blind), typed(eta)), _HUNDRED)
+    exact = _WIDE.multiply(_WIDE.add(shortest_decimal(blind), shortest_decimal(eta)), _HUNDRED)
     return f"{_plain(_fixed(exact, 'upper', 2))} %"
 
 
@@ -247,7 +247,7 @@ Kind = Literal["certificate", "audit", "estimate", "given", "unproved"]
 
 @dataclass(frozen=True)
 class Mark:
-    """A number for a reader: its kind decides the look, its text the rounding."""
+    """A number for display: its kind determines the style, its text is rounded."""
 
     kind: Kind
     text: str
@@ -257,10 +257,10 @@ class Mark:
 
 
 def vacuous(upper: float | None, quantity: str = "accuracy", *, largest_gain: float = 0.5) -> bool:
-    """Tell whether a certificate says nothing: there is none, or it allows (nearly) every answer.
+    """Return whether a certificate is vacuous: missing, or allowing (nearly) every answer.
 
-    A gain (``eta``) says nothing from ``largest_gain`` on, that of an attacker who is always right:
-    min(π, 1 - π) for the prior π.
+    A gain (``eta``) is vacuous at ``largest_gain``, that of an attacker who is always right: min(π,
+    1 - π) for the prior π.
 
     >>> vacuous(0.55), vacuous(1.0), vacuous(None), vacuous(0.5, "eta"), vacuous(0.0, "security")
     (False, True, True, True, True)
@@ -273,7 +273,7 @@ def vacuous(upper: float | None, quantity: str = "accuracy", *, largest_gain: fl
 
 
 def _emptiness(bound: float | None, quantity: str, largest_gain: float = 0.5) -> str | None:
-    """Return what stands in place of a certificate that says (nearly) nothing."""
+    """Return the text that replaces a (nearly) vacuous certificate, else None."""
     name = quantity.split(maxsplit=1)[0]
     limit = largest_gain if name == "eta" else _VACUOUS.get(name, math.inf)
     floor = name == "security"
@@ -296,12 +296,12 @@ def marked(
     blind: float | None = None,
     largest_gain: float = 0.5,
 ) -> Mark:
-    """Return a number as every face shows it; a vacuous ceiling is not shown as a proof.
+    """Format a number for display; a vacuous ceiling is not shown as a proof.
 
-    A share in per cent, or with ``places`` decimals.
+    A share is in per cent, or with ``places`` decimals.
 
-    Nor is a floor that blind guessing reaches, where it is said how often that is right.
-    ``largest_gain`` is that of :func:`vacuous`.
+    Nor is a floor at the level of blind guessing, if ``blind`` is given.  ``largest_gain`` is that
+    of :func:`vacuous`.
 
     >>> marked(0.550878, "certificate"), marked(1.0, "certificate").text
     (Mark(kind='certificate', text='≤ 55.09 %'), 'no guarantee')
@@ -329,7 +329,7 @@ def marked(
 
 
 def side_below(sides: Side | Sides | None, key: str) -> Side | Sides | None:
-    """Return what is declared for a key; a side covers everything below it."""
+    """Return the declaration of a key; a side covers everything below it."""
     if sides is None or isinstance(sides, str):
         return sides
     return sides.get(key, sides.get("*"))
@@ -354,7 +354,7 @@ def numbers_in(
 
 
 def number_text(path: str, value: float, side: Side) -> str:
-    """Return a number of an answer as text; its keys say which quantity it bounds."""
+    """Format a number of an answer; its path determines the bounded quantity."""
     if side in ("upper", "lower"):
         words = {key.removesuffix(f"_{side}").rpartition("_")[2] for key in path.split(".")}
         for word in words & _VACUOUS.keys():
@@ -410,7 +410,7 @@ class Certificate:
             raise InputError(f"a certificate for {self.quantity} must name its theorem.")
 
     def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields; the key says which way the bound goes."""
+        """Return JSON-ready fields; the key gives the direction of the bound."""
         return {
             "kind": "certificate",
             "quantity": self.quantity,
@@ -437,7 +437,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class AuditBound:
-    """What an attack reached: an estimate with a confidence interval, in a named game."""
+    """The measured performance of an attack: an estimate with a confidence interval, in a game."""
 
     quantity: str
     estimate: float
@@ -482,7 +482,7 @@ class AuditBound:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number that is neither proved nor bounded, with the way it was obtained."""
+    """A number that is neither proved nor bounded, with its method."""
 
     quantity: str
     value: float

@@ -13,7 +13,7 @@ from rich.markup import escape
 from typer.testing import CliRunner
 
 import memberbound
-from memberbound.declarations import Names, Option, Rates, Table, declared
+from memberbound.declarations import Names, Option, Rates, Table, read_verb
 from memberbound.faces import command_line
 from memberbound.faces.command_line import VERBS, application, command, verb_named
 
@@ -64,7 +64,7 @@ def weigh(
 
 
 def test_signature_and_docstring_are_the_declaration() -> None:
-    verb = declared(weigh)
+    verb = read_verb(weigh)
     assert verb.summary == "Weigh a table on its side."
     assert verb.examples == ("memberbound weigh a.csv --rows 3",)
     shown = {p.name: (p.flag, p.kind, p.default, p.help) for p in verb.parameters}
@@ -85,7 +85,7 @@ def test_an_argument_without_a_word_about_it_is_refused() -> None:
         """
 
     with pytest.raises(TypeError, match="'n' under Args"):
-        declared(silent)
+        read_verb(silent)
 
 
 def test_a_type_that_no_face_can_type_is_refused() -> None:
@@ -97,13 +97,13 @@ def test_a_type_that_no_face_can_type_is_refused() -> None:
         """
 
     with pytest.raises(TypeError, match="alias"):
-        declared(odd)
+        read_verb(odd)
 
 
 def run(*arguments: str) -> tuple[int, str]:
     app = typer.Typer()
     app.callback()(lambda: None)
-    app.command("weigh")(command(declared(weigh)))
+    app.command("weigh")(command(read_verb(weigh)))
     done = CliRunner().invoke(app, ["weigh", *arguments])
     return done.exit_code, done.output if done.exception is None else str(done.exception)
 
@@ -131,7 +131,7 @@ def test_what_is_not_typed_is_pythons_default() -> None:
     assert code == 0
     given = ast.literal_eval(text)
     assert given == {
-        p.name: "a.csv" if p.required else p.default for p in declared(weigh).parameters
+        p.name: "a.csv" if p.required else p.default for p in read_verb(weigh).parameters
     }
 
 

@@ -13,11 +13,11 @@ import time
 import pytest
 
 from commands import python
-from memberbound.errors import InputError, MemberboundError, shortened
+from memberbound.errors import InputError, MemberboundError, shorten
 from memberbound.faces import endings
 from memberbound.faces.command_line import _run_guarded
 from memberbound.faces.endings import ending, keep_traceback
-from memberbound.files import PrivateFolder, remove_leftovers, written_whole
+from memberbound.files import PrivateFolder, remove_leftovers, write_atomically
 
 UNFORESEEN = (
     "import sys; from memberbound import verbs; import memberbound.verbs.explain as m\n"
@@ -102,8 +102,8 @@ def test_messages_are_bounded_lines_without_control_characters():
     assert len(told) <= 600
     assert told.startswith("the table has no column 'x'; it has 'column0'")
     assert told.endswith("'column9999'.")
-    assert shortened("a\x1b[31m\nb\udc80") == "a\\x1b[31m b\\udc80"
-    assert shortened("x" * 10**7).count("x") > 500
+    assert shorten("a\x1b[31m\nb\udc80") == "a\\x1b[31m b\\udc80"
+    assert shorten("x" * 10**7).count("x") > 500
 
 
 SLEEPER = """
@@ -161,11 +161,11 @@ def test_drafts_of_killed_runs_go_and_those_in_use_stay(tmp_path):
 
     def write(draft):
         os.utime(draft, (long_ago, long_ago))  # old, but held by this run
-        written_whole(tmp_path / "b.txt", lambda other: other.write_text("b"), False)
+        write_atomically(tmp_path / "b.txt", lambda other: other.write_text("b"), False)
         seen.append(draft.exists())
         draft.write_text("a")
 
-    written_whole(tmp_path / "a.txt", write, False)
+    write_atomically(tmp_path / "a.txt", write, False)
     assert seen == [True]
     assert sorted(p.name for p in tmp_path.iterdir()) == [".memberbound-fresh", "a.txt", "b.txt"]
 
@@ -179,7 +179,7 @@ def test_a_failed_write_names_the_output_and_leaves_the_old_file(tmp_path):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with pytest.raises(MemberboundError, match=r"out\.csv could not be written: No space left"):
-        written_whole(out, full, True)
+        write_atomically(out, full, True)
     assert out.read_text() == "old"
     assert list(tmp_path.iterdir()) == [out]
 

@@ -407,7 +407,7 @@ def in_place() -> None:
     """Outputs are written where they belong from the beginning."""
     from memberbound import files
 
-    files.written_whole = lambda path, write, force, **_private: write(path)
+    files.write_atomically = lambda path, write, force, **_private: write(path)
 
 
 def forgotten() -> None:

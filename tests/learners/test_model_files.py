@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from memberbound.errors import InputError, installed
+from memberbound.errors import InputError, import_optional
 from memberbound.learners.model_files import load_model
 
 LIGHT = "LightGBM is not installed (pip install memberbound[boosting])"
@@ -115,7 +115,7 @@ def test_hostile_torch_files_run_nothing_without_trust(tmp_path):
 @pytest.fixture(scope="module")
 def skops() -> Any:
     pytest.importorskip("skops", reason="skops is not installed")
-    return installed("skops.io", "for tests", "skops")
+    return import_optional("skops.io", "for tests", "skops")
 
 
 def test_skops_knows_every_estimator_though_wrappers_are_not_imported(skops):

@@ -139,9 +139,9 @@ def test_a_release_that_is_replaced_stays_usable_until_the_new_one_is_there(
             plain(draft, target, force)
             names.append(target)
 
-        plain = files._renamed
+        plain = files._rename
         with monkeypatch.context() as patched:
-            patched.setattr(files, "_renamed", renamed)
+            patched.setattr(files, "_rename", renamed)
             with pytest.raises(Killed):
                 save(other, path, force=True)
         return names

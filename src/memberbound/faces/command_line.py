@@ -27,8 +27,8 @@ from memberbound.declarations import (
     Option,
     Parameter,
     Verb,
-    declared,
     function_name,
+    read_verb,
 )
 from memberbound.errors import InputError, MemberboundError, finite_number
 from memberbound.faces.endings import INTERRUPTED, StoppedError, handle_sigterm, print_ending
@@ -108,8 +108,8 @@ def verb_named(name: str) -> Verb:
     import memberbound
 
     if name == "serve":
-        return declared(load_leaf("web").serve)
-    return declared(getattr(memberbound, function_name(name)))
+        return read_verb(load_leaf("web").serve)
+    return read_verb(getattr(memberbound, function_name(name)))
 
 
 # ── from typed text to Python values ──────────────────────────────────────────────────────────────
@@ -176,7 +176,7 @@ def whole(name: str, text: str) -> float:
     return int(value) if value == int(value) else value
 
 
-def _place(name: str, text: str) -> str | Path:
+def _parse_path(name: str, text: str) -> str | Path:
     """Parse the name of a file, or its address."""
     del name
     return text if "://" in text else Path(text)
@@ -184,7 +184,7 @@ def _place(name: str, text: str) -> str | Path:
 
 #: Kind of an argument → parser of its text; other kinds are passed on unchanged.
 _READERS: dict[str, Callable[[str, Any], object]] = {
-    **dict.fromkeys(("table", "file", "document"), _place),
+    **dict.fromkeys(("table", "file", "document"), _parse_path),
     "whole": whole,
     "number": number,
     "rates": lambda name, texts: [number(name, text) for text in texts],

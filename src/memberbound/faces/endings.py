@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from memberbound._version import __version__
-from memberbound.errors import InputError, MemberboundError, shortened
+from memberbound.errors import InputError, MemberboundError, shorten
 from memberbound.faces.terminal import print_text
 
 _PREFIX = "memberbound-traceback-"
@@ -136,6 +136,6 @@ def print_ending(problem: BaseException) -> int:
     if debugging():
         traceback.print_exception(problem)
     with contextlib.suppress(OSError):
-        print_text(f"memberbound: {shortened(message)}", stream=sys.stderr)
+        print_text(f"memberbound: {shorten(message)}", stream=sys.stderr)
         sys.stderr.flush()
     return code

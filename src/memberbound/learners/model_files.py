@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.errors import InputError, installed
+from memberbound.errors import InputError, import_optional
 from memberbound.learners.learner import attribute_named
 from memberbound.learners.trained import Answers, TrainedModel, as_floats
 from memberbound.threads import ONE_AT_A_TIME
@@ -147,7 +147,7 @@ def _read(file: _File, read: Callable[[], _Loaded]) -> _Loaded:
 
 
 def _package(name: str, extra: str, file: _File) -> ModuleType:
-    return installed(name, f"to read {file.name}", extra)
+    return import_optional(name, f"to read {file.name}", extra)
 
 
 # ── scikit-learn ──────────────────────────────────────────────────────────────────────────────────

@@ -29,7 +29,7 @@ import numpy as np
 
 from memberbound.declarations import Option, Progress
 from memberbound.errors import InputError, MemberboundError
-from memberbound.files import make_private_folder, unwritable, written_whole
+from memberbound.files import make_private_folder, unwritable, write_atomically
 from memberbound.leaves import load_leaf
 from memberbound.threads import no_warnings
 
@@ -368,7 +368,7 @@ class FitStore(Generic[R]):
                 np.savez(file, place=index, **vars(fit))
 
         if isinstance(fit, self.kind):
-            written_whole(self.path(index), write, force=True, private=True)
+            write_atomically(self.path(index), write, force=True, private=True)
 
 
 def fingerprint(*parts: object) -> str:

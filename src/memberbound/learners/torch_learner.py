@@ -10,7 +10,7 @@ import numpy as np
 from scipy import special
 from sklearn.base import BaseEstimator
 
-from memberbound.errors import InputError, installed, nonnegative, positive, whole_number
+from memberbound.errors import InputError, import_optional, nonnegative, positive, whole_number
 from memberbound.learners.learner import Labels, takes_sizes
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
@@ -142,4 +142,4 @@ def _alone(torch: ModuleType, seed: int) -> Iterator[None]:
 
 
 def _torch() -> ModuleType:
-    return installed("torch", "for networks", "torch")
+    return import_optional("torch", "for networks", "torch")

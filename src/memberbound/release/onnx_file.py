@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from memberbound.errors import InputError, MemberboundError, installed
+from memberbound.errors import InputError, MemberboundError, import_optional
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.boosting import BoostedModel, binned_columns
 from memberbound.release.all_rows.clipping import GRID, LARGEST_FEATURE, on_grid
@@ -35,7 +35,7 @@ _COMPARED, _CLOSE = 512, 1e-9
 
 
 def _package(name: str) -> ModuleType:
-    return installed(name, "for ONNX files", "onnx")
+    return import_optional(name, "for ONNX files", "onnx")
 
 
 def check_onnx(without_bounds: Mapping[str, object]) -> None:

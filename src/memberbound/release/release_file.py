@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Protocol, runtime_checkable
 
 from memberbound.answers import plain
-from memberbound.errors import installed
+from memberbound.errors import import_optional
 
 #: Writes a release to a path.
 Writer = Callable[[Path], object]
@@ -41,12 +41,12 @@ def json_page(fields: Mapping[str, object]) -> str:
 
 def skops() -> ModuleType:
     """Import skops, or say how to install it."""
-    return installed("skops.io", "for this file", "skops")
+    return import_optional("skops.io", "for this file", "skops")
 
 
 def safetensors(name: str = "safetensors.numpy") -> ModuleType:
     """Import a module of safetensors, or say how to install it."""
-    return installed(name, "for this file", "skops")
+    return import_optional(name, "for this file", "skops")
 
 
 def tensor_writer(tensors: Mapping[str, object], metadata: dict[str, str] | None = None) -> Writer:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memberbound.errors import InputError, MemberboundError
-from memberbound.files import check_output, read_document, write_text, written_whole
+from memberbound.files import check_output, read_document, write_atomically, write_text
 from memberbound.release.calibration import SavedRelease, load_vector
 from memberbound.release.release_file import StorableRelease, json_page
 
@@ -80,7 +80,7 @@ def save(released: object, path: str | Path, *, force: bool = False) -> Path:
         write_text(json_page(text | ({} if old is None else {_REPLACES: old})), beside, force=force)
 
     try:
-        written_whole(target, write, force)
+        write_atomically(target, write, force)
     finally:
         if old is not None:
             # The entry of the old file is harmless, so removing it may fail.

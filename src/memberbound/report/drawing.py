@@ -21,7 +21,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
 
 from memberbound.errors import InputError
-from memberbound.files import written_whole
+from memberbound.files import write_atomically
 from memberbound.quantities import Mark
 from memberbound.report import template_text
 
@@ -128,7 +128,7 @@ def save(figure: Figure, path: str | Path, *, title: str, caption: str) -> Path:
         svg = _svg(figure, "chart", title, caption, alone=True)
         draft.write_text(f'<?xml version="1.0" encoding="utf-8"?>\n{svg}\n', "utf-8")
 
-    written_whole(target, write_draft, force=True)
+    write_atomically(target, write_draft, force=True)
     return target
 
 

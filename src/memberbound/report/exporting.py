@@ -16,7 +16,7 @@ from typing import Annotated, ClassVar, Literal
 from memberbound.answers import INTERNAL, Answer, OmitEmpty, computed
 from memberbound.declarations import Force, InputFile, Option, OutputFile
 from memberbound.errors import InputError, one_of
-from memberbound.files import check_output, written_whole
+from memberbound.files import check_output, write_atomically
 from memberbound.games import NeighbourGame, SubsetGame
 from memberbound.leaves import load_leaf
 from memberbound.report import words
@@ -239,7 +239,7 @@ def export(
         content = (_print_decision if format == "decision" else _print_report)(case, browser)
         pages = page_count(content)
     private = not isinstance(exported, Publication)
-    written_whole(target, lambda draft: draft.write_bytes(content), force, private=private)
+    write_atomically(target, lambda draft: draft.write_bytes(content), force, private=private)
     # A record about a given model states measurements, not the promise of a remedy.
     about_release = chosen.audience == "source" and (format != "sacro" or case.file is not None)
     promise = promised(case)[0] if about_release else None

@@ -17,7 +17,7 @@ from memberbound.files import (
     SIGNED_NUMBER,
     check_output,
     excel_safe_text,
-    written_whole,
+    write_atomically,
 )
 from memberbound.iid.profiles import CountProfile
 from memberbound.tables.engine import identifier, literal, writing
@@ -393,7 +393,7 @@ def _write(
         if copied != table.count_rows():
             raise MemberboundError(f"{target} would not hold every row once; not written.")
 
-    written_whole(target, write, force, private=True)
+    write_atomically(target, write, force, private=True)
     return int(copied)
 
 

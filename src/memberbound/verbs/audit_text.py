@@ -40,8 +40,8 @@ from memberbound.files import (
     check_excel_safe,
     check_output,
     excel_safe_table,
+    write_atomically,
     write_table,
-    written_whole,
 )
 from memberbound.limits import Part, Success
 from memberbound.quantities import significant
@@ -334,7 +334,7 @@ def _scored_by_model(
 
     with PrivateFolder() as folder:
         place = folder / "tokens.parquet" if token_file is None else token_file
-        written_whole(place, write, force, private=True)
+        write_atomically(place, write, force, private=True)
         with opened_table(place) as table:
             return score_tokens(table, dict(documents))
 

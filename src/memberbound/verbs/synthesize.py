@@ -36,7 +36,7 @@ from memberbound.declarations import (
     Table,
 )
 from memberbound.errors import InputError, whole_number
-from memberbound.files import FORMATS, check_excel_safe, excel_safe_table
+from memberbound.files import TABLE_ENDINGS, check_excel_safe, excel_safe_table
 from memberbound.learners.holdout import (
     predict_rows,
     quiet_training,
@@ -258,7 +258,7 @@ def synthesize(
         rows = whole_number("rows", rows, at_least=1)
     seed = insecure_seed
     check_excel_safe(out, excel_safe=excel_safe)
-    guesses = checked_request(source, out, FORMATS, force=force, baseline=baseline, seed=seed)
+    guesses = checked_request(source, out, TABLE_ENDINGS, force=force, baseline=baseline, seed=seed)
     public = read_bounds(bounds)
     with connect(scheduler, client) as cluster:
         records = read_secret_columns(

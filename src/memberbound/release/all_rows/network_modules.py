@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from memberbound.errors import InputError, installed
+from memberbound.errors import InputError, import_optional
 from memberbound.learners.learner import takes_sizes
 from memberbound.threads import ONE_AT_A_TIME, no_warnings
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def torch_module(name: str = "torch") -> ModuleType:
     """Import PyTorch or a module that comes with it, or say how to install it."""
-    return installed(name, "for networks", "torch")
+    return import_optional(name, "for networks", "torch")
 
 
 #: Rows whose gradients are computed at once; the last block of a sample is filled up with zeros,

@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memberbound.errors import InputError
-from memberbound.files import FORMATS as TABLE_ENDINGS
-from memberbound.files import table_writer
+from memberbound.files import TABLE_ENDINGS, table_writer
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range, read_bounds
