@@ -383,6 +383,7 @@ ELSEWHERE = {
     "report/printing.py": "seconds that a browser may take",
     "studies/running.py": "seconds that a step took",
     "release/all_rows/cells.py": "a number of cells",
+    "release/all_rows/number_laws.py": "a number of cells",
     "report/drawing.py": "pixels",
     "tables/coarsening.py": "edges of bins, part of a recipe",
     "subset/mixtures.py": "an integer weight",

@@ -342,7 +342,8 @@ def _option(hint: object) -> Option:
         return _option(members[0])
     if origin is Annotated:
         base, *notes = get_args(hint)
-        inner = next((note for note in notes if isinstance(note, Option)), None)
+        # The outermost annotation comes last and refines the alias below it.
+        inner = next((note for note in reversed(notes) if isinstance(note, Option)), None)
         if inner is None:
             return _option(base)
         if inner.kind == "choice" and not inner.choices:

@@ -260,7 +260,7 @@ def test_a_refusal_of_all_rows_is_the_answer_with_what_would_help(
     only_steps, bounds, reason
 ) -> None:
     only_steps("protect-every")
-    found = study(people(400), **FEW, bounds=bounds).report
+    found = study(people(60), **FEW, bounds=bounds).report
     assert found.steps[0].state == "impossible"
     assert reason in found.steps[0].error
     assert "more rows" in found.verdict.advice
