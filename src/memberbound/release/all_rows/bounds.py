@@ -163,7 +163,7 @@ def read_bounds(stated: Mapping[str, object] | str | Path | None) -> dict[str, R
         ...     {"ward": {"categories": [1, 2]}, "kg": {"range": [0, 300], "decimal": ","}}
         ... )
         >>> public["ward"].labels, public["kg"]
-        (('1', '2'), Range(low=0.0, high=300.0, form='comma'))
+        (('1', '2'), Range(low=0.0, high=300.0, form='comma', edges=()))
     """
     if stated is None:
         return {}

@@ -149,7 +149,7 @@ def merge(counts: FloatArray, ordered: int, most: int) -> IntArray:
 
     Examples:
         >>> merge(np.array([5.0, 5, 50, 5, 5, 20, 1, 0]), 5, 4).tolist()
-        [0, 0, 1, 2, 2, 3, 3, 3]
+        [0, 0, 1, 1, 1, 2, 3, 3]
         >>> merge(np.array([5.0, 50.0, 4.0, 30.0]), 0, 3).tolist()
         [2, 0, 2, 1]
         >>> merge(np.array([5.0, 50.0, 0.0]), 0, 3).tolist()
@@ -183,7 +183,9 @@ def _equal_runs(mass: FloatArray, most: int) -> IntArray:
         cuts = (np.diff(np.floor(middle * pieces)) > 0) | alone[1:] | alone[:-1]
         if cuts.sum() < most:
             return np.concatenate([[0], np.cumsum(cuts)])
-    return np.zeros(len(mass), dtype=np.int64)
+    # Too few runs to keep heavy cells alone: cut by mass only.
+    cuts = np.diff(np.floor(middle * most)) > 0
+    return np.concatenate([[0], np.cumsum(cuts)])
 
 
 def rake(table: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray:
