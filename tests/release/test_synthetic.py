@@ -259,6 +259,21 @@ def test_a_column_that_decides_another_still_does(wrong):
     assert agrees == pytest.approx((code == other).mean(), abs=0.03 if wrong else 1e-9)
 
 
+def test_a_group_that_is_cut_from_a_number_agrees_with_it():
+    """Steps are found at the resolution of cells, not of blocks; the wards are independent."""
+    draws = np.random.default_rng(21)
+    age = draws.integers(18, 90, 6000)
+    group = np.array(["young", "middle", "old"])[np.searchsorted([30, 65], age, side="right")]
+    table = pd.DataFrame({"age": age, "group": group, "ward": draws.choice(list("abcd"), 6000)})
+    bounds = {"age": [18, 89], "group": ["young", "middle", "old"], "ward": list("abcd")}
+    made = fitted(table, eta=0.05, bounds=bounds)
+    drawn = made.sample(6000, InsecureSource(23))
+    age = drawn["age"].to_numpy()
+    again = np.array(["young", "middle", "old"])[np.searchsorted([30, 65], age, side="right")]
+    assert (again == drawn["group"]).mean() > 0.98
+    assert drawn["age"].between(18, 89).all()
+
+
 def test_texts_among_numbers_are_drawn_as_they_are_written():
     draws = np.random.default_rng(30)
     code = np.where(draws.random(20_000) < 0.3, "N", draws.integers(0, 9, 20_000).astype(str))

@@ -78,6 +78,17 @@ class LabelledRows:
         return replace(self, groups=groups)
 
 
+def pair_counts(
+    rows: LabelledRows, pair: tuple[int, int], maps: tuple[IntArray, IntArray]
+) -> FloatArray:
+    """Return the counts of two columns, with maps of their own.
+
+    Guarantee: that of :meth:`LabelledRows.counts`.
+    """
+    chosen = replace(rows, codes=rows.codes[list(pair)])
+    return chosen.counts([(0, 1)], maps)[0]
+
+
 def labelled_rows(shard: Records, features: Sequence[Cells], target: Cells | None) -> LabelledRows:
     """Return the cells of some rows."""
     kind = np.dtype(np.min_scalar_type(max(column.count for column in features)))
@@ -135,7 +146,7 @@ def smooth(noisy: FloatArray, scale: float) -> FloatArray:
         best[end] = costs[start[end]]
     means, end = np.empty(count), count
     while end > 0:
-        first = start[end]
+        first = int(start[end])
         means[first:end] = (sums[end] - sums[first]) / (end - first)
         end = first
     return means
@@ -222,6 +233,44 @@ def estimate_pair(
     return rake(table + 1e-12 * ~empty, rows, columns)
 
 
+def estimate_steps(
+    noisy: FloatArray, scale: float, weights: FloatArray, columns: FloatArray
+) -> FloatArray:
+    """Return consistent counts of a pair whose rows are neighbouring cells of an ordered column.
+
+    The law of the other column given the cell is constant on runs of cells: the runs that minimise
+    squares plus a price, so that a column that is cut from another (an age group) stays so.
+
+    Examples:
+        >>> noisy = np.array([[10.0, 0], [9, 1], [11, -1], [0, 10], [1, 9]])
+        >>> estimate_steps(noisy, 1.0, np.full(5, 10.0), np.array([30.0, 20.0])).round().tolist()
+        [[10.0, 0.0], [10.0, 0.0], [10.0, 0.0], [0.0, 10.0], [0.0, 10.0]]
+    """
+    count, size = noisy.shape
+    price = scale**2 * (2 * size + 2 * math.log(count + 1))
+    products = np.cumsum(np.vstack([np.zeros(size), noisy * weights[:, None]]), axis=0)
+    squares = np.concatenate([[0.0], np.cumsum(np.square(weights))])
+    best, start = np.zeros(count + 1), np.zeros(count + 1, dtype=np.int64)
+    for end in range(1, count + 1):
+        reached = products[end] - products[:end]
+        weight = np.maximum(squares[end] - squares[:end], 1e-12)[:, None]
+        # Shares lie between 0 and 1: few records explain no large count.
+        shares = np.clip(reached / weight, 0.0, 1.0)
+        costs = best[:end] + price - (2 * reached * shares - weight * shares**2).sum(axis=1)
+        start[end] = costs.argmin()
+        best[end] = costs[start[end]]
+    table, end = np.zeros(noisy.shape), count
+    while end > 0:
+        first = int(start[end])
+        mass = max(float(weights[first:end].sum()), 1e-12)
+        share = (products[end] - products[first]) / max(squares[end] - squares[first], 1e-12)
+        spread = scale / math.sqrt(max(squares[end] - squares[first], 1e-12))
+        share[(share < RARE_SCALES * spread) & (share < share.max())] = -math.inf
+        table[first:end] = np.outer(weights[first:end], project(share * mass, mass) / mass)
+        end = first
+    return rake(table + 1e-9 * (table > 0), weights, columns)
+
+
 def _outside_a_function(noisy: FloatArray, expected: FloatArray, scale: float) -> NDArray[np.bool_]:
     """Return the cells that hold nothing, where one column decides the other, or nearly so.
 
@@ -282,11 +331,13 @@ class ReleasedColumn:
         """Return the block of every value of the column."""
         return self.block_of_cell[self.cells.of(read[self.cells.name])]
 
-    def cells_in(self, blocks: IntArray, draws: np.random.Generator) -> IntArray:
-        """Draw a cell inside every block, by the estimated counts."""
-        laws = np.zeros((len(self.blocks), len(self.weights)))
-        laws[self.block_of_cell, np.arange(len(self.weights))] = self.weights + 1e-12
-        return draw(laws, blocks, draws)
+    def cells_in(
+        self, codes: IntArray, code_of_cell: IntArray, draws: np.random.Generator
+    ) -> IntArray:
+        """Draw a cell for every code, by the estimated counts of the cells that it stands for."""
+        laws = np.zeros((int(code_of_cell.max()) + 1, len(self.weights)))
+        laws[code_of_cell, np.arange(len(self.weights))] = self.weights + 1e-12
+        return draw(laws, codes, draws)
 
     def values(self, cells: IntArray, draws: np.random.Generator) -> pd.Series[object]:
         """Draw a value inside every cell."""

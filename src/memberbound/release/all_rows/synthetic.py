@@ -60,8 +60,10 @@ from memberbound.release.all_rows.marginals import (
     draw,
     estimate_cells,
     estimate_pair,
+    estimate_steps,
     labelled_rows,
     merge,
+    pair_counts,
     project,
 )
 from memberbound.release.all_rows.private_columns import (
@@ -111,6 +113,10 @@ _MOST_BINS, _MOST_LABEL_BINS, _MOST_GROUPS, _MOST_BLOCKS = 12, 40, 16, 32
 _FEW_MORE = 4
 #: Further pairs, for every column.
 _FURTHER_PER_COLUMN = 2
+#: A pair with this share of the largest possible score may be a function: it is measured finer.
+_FUNCTION_SHARE = 0.65
+#: … and estimated by steps, where one column has this many times as many values.
+_STEP_ROWS = 3
 #: Expected distance of a pair from the truth, as a share of the records, that sets its blocks.
 _PAIR_ERROR = 0.15
 #: Other and missing values of the target are a group from this many noise scales on.
@@ -212,20 +218,14 @@ class SyntheticTable:
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The pairs of columns whose joint law was measured."""
         names = [column.cells.name for column in self.columns]
-        return tuple((names[a], names[b]) for a, b in self.model.pairs)
-
-    def cells(self, rows: int, draws: np.random.Generator) -> list[IntArray]:
-        """Return cells of all columns beside the target, for new rows."""
-        blocks = self.model.blocks(rows, draws)
-        pairs = zip(self.columns, blocks, strict=True)
-        return [column.cells_in(block, draws) for column, block in pairs]
+        return tuple((names[pair.first], names[pair.second]) for pair in self.model.measured)
 
     def sample(self, rows: int, source: RandomSource) -> pd.DataFrame:
         """Return new rows, with the names and the order of the columns of the table."""
         import pandas as pd
 
         draws = np.random.default_rng([int(word) for word in source.words(4)])
-        cells = self.cells(rows, draws)
+        cells = self.model.cells(rows, draws)
         values: dict[str, pd.Series[object]] = {}
         for column, places in zip(self.columns, cells, strict=True):
             values[column.cells.name] = column.values(places, draws)
@@ -234,7 +234,7 @@ class SyntheticTable:
             if self.labels is not None:
                 bins = [c.bin_of_cell[p] for c, p in zip(self.columns, cells, strict=True)]
                 groups = self.labels.sample(bins, self.groups, draws)
-            goal = self.target.cells_in(groups, draws)
+            goal = self.target.cells_in(groups, self.target.bin_of_cell, draws)
             values[self.target.cells.name] = self.target.values(goal, draws)
         for name in self.identifiers:
             values[name] = pd.Series(np.arange(1, rows + 1))
@@ -477,6 +477,34 @@ def _is_large(cells: Cells) -> bool:
     return cells.ordered > _MOST_BINS + _FEW_MORE or cells.count > _MOST_LABEL_BINS + _FEW_MORE
 
 
+def _diversity(counts: FloatArray) -> float:
+    """Return the probability that two records differ (Gini and Simpson)."""
+    return float(1.0 - np.square(counts / max(counts.sum(), 1e-9)).sum())
+
+
+def _finest_maps(first: ReleasedColumn, second: ReleasedColumn) -> tuple[IntArray, IntArray]:
+    """Return maps to as many codes as a table of two columns can have: the smaller one's first."""
+    filled = [int(np.count_nonzero(column.weights)) for column in (first, second)]
+    sizes = [min(size, _MOST_BLOCKS) for size in filled]
+    large = int(filled[1] > filled[0])
+    sizes[large] = min(filled[large], _MOST_BLOCKS**2 // max(sizes[1 - large], 1))
+    a, b = (
+        merge(column.weights, column.cells.ordered, max(size, len(column.blocks)))
+        for column, size in zip((first, second), sizes, strict=True)
+    )
+    if (int(a.max()) + 1) * (int(b.max()) + 1) > _MOST_BLOCKS**2:
+        return first.block_of_cell, second.block_of_cell
+    return a, b
+
+
+def _are_steps(column: ReleasedColumn, codes: IntArray, shape: tuple[int, ...]) -> bool:
+    """Tell whether the rows of a table are neighbouring cells of a column, and many of them."""
+    ordered = column.cells.ordered
+    fine = ordered > 2 and int(codes.max()) + 1 > len(column.blocks)
+    beside = column.weights[ordered:].any() if ordered else True
+    return fine and not beside and shape[0] >= _STEP_ROWS * shape[1]
+
+
 @dataclass(eq=False)
 class _Measuring:
     """Measures the secret rows, and keeps what was paid and what is known so far.
@@ -578,27 +606,29 @@ class _Measuring:
     def pairs(self, columns: list[ReleasedColumn]) -> PairModel:
         """Select and measure pairs of columns: a forest, then those that it does not explain."""
         count, total = len(columns), float(self.records)
-        alone = [(column, None) for column in range(count)]
         if _PAIRS not in self.shares:
-            return self._model(columns, alone, {})
+            return PairModel(tuple(columns), tuple((column, None) for column in range(count)))
         scale = math.sqrt(2.0 * (count - 1) / self.shares[_PAIRS]) / self.budget.mu
         most = math.sqrt(_PAIR_ERROR * total / noise_price(scale, 1))
         most = min(max(3, int(most)), _MOST_BLOCKS)
         columns = [column.with_blocks(most) for column in columns]
-        maps = [column.block_of_cell for column in columns]
+        blocks = [column.block_of_cell for column in columns]
         every = list(itertools.combinations(range(count), 2))
-        expected = {
-            (a, b): np.outer(columns[a].blocks, columns[b].blocks) / total for a, b in every
-        }
-        scored = self._scores(_SCORES, every, maps, expected)
-        scores = np.zeros((count, count))
-        for pair, score in zip(every, scored, strict=True):
-            scores[pair] = score - noise_price(scale, expected[pair].size)
+        expected = [np.outer(columns[a].blocks, columns[b].blocks) / total for a, b in every]
+        scored = self._scores(_SCORES, every, blocks, expected)
+        scores, functions = np.zeros((count, count)), np.zeros((count, count), dtype=bool)
+        for (a, b), score, table in zip(every, scored.tolist(), expected, strict=True):
+            scores[a, b] = score - noise_price(scale, table.size)
+            largest = 2 * total * min(map(_diversity, (columns[a].blocks, columns[b].blocks)))
+            functions[a, b] = functions[b, a] = score > _FUNCTION_SHARE * largest
         forest = select_forest(scores)
         edges = [(parent, child) for child, parent in forest if parent is not None]
-        expected |= {(b, a): table.T for (a, b), table in expected.items()}
-        tables = self._tables(_PAIRS, edges, maps, expected, columns)
-        model = self._model(columns, forest, tables)
+        maps = [
+            _finest_maps(columns[a], columns[b]) if functions[a, b] else (blocks[a], blocks[b])
+            for a, b in edges
+        ]
+        pairs = {pair.second: pair for pair in self._tables(_PAIRS, edges, maps, columns)}
+        model = PairModel(tuple(columns), tuple((child, pairs.get(child)) for child, _ in forest))
         if _FURTHER not in self.shares:
             return model
 
@@ -607,47 +637,34 @@ class _Measuring:
         if not others:
             return model
         rows = min(max(self.records, 1000), _FITTED_ROWS)
-        drawn = model.blocks(rows, np.random.default_rng(0))
+        drawn = model.cells(rows, np.random.default_rng(0))
+        predicted = []
         for a, b in others:
-            size = len(columns[b].blocks)
-            counts = np.bincount(drawn[a] * size + drawn[b], minlength=expected[a, b].size)
-            expected[a, b] = np.asarray(counts.reshape(expected[a, b].shape) * (total / rows))
-        scored = self._scores(_FURTHER_SCORES, others, maps, expected)
-        sizes = np.array([expected[pair].size for pair in others], dtype=np.float64)
+            shape = len(columns[a].blocks), len(columns[b].blocks)
+            places = blocks[a][drawn[a]] * shape[1] + blocks[b][drawn[b]]
+            counts = np.bincount(places, minlength=math.prod(shape)).reshape(shape)
+            predicted.append(np.asarray(counts * (total / rows)))
+        scored = self._scores(_FURTHER_SCORES, others, blocks, predicted)
+        sizes = np.array([table.size for table in predicted], dtype=np.float64)
         one = math.sqrt(2.0 / self.shares[_FURTHER]) / self.budget.mu
         noise = self.noise[_FURTHER_SCORES]
         chosen = select_further(scored, noise, sizes, one, _FURTHER_PER_COLUMN * count)
-        further = [others[place] for place in chosen]
-        tables = self._tables(_FURTHER, further, maps, expected, columns, by_row=False)
-        pairs = tuple(Pair(a, b, tables[a, b]) for a, b in further)
-        return replace(model, further=pairs)
-
-    def _model(
-        self,
-        columns: Sequence[ReleasedColumn],
-        forest: Sequence[tuple[int, int | None]],
-        tables: Mapping[tuple[int, int], FloatArray],
-    ) -> PairModel:
-        edges = (
-            (
-                child,
-                parent,
-                columns[child].blocks[None] if parent is None else tables[parent, child],
-            )
-            for child, parent in forest
-        )
-        return PairModel(tuple(columns), tuple(edges))
+        further = [others[index] for index in chosen]
+        maps = [(blocks[a], blocks[b]) for a, b in further]
+        likely = [predicted[index] for index in chosen]
+        tables = self._tables(_FURTHER, further, maps, columns, likely)
+        return replace(model, further=tuple(tables))
 
     def _scores(
         self,
         name: str,
         pairs: Sequence[tuple[int, int]],
         maps: Sequence[IntArray],
-        expected: Mapping[tuple[int, int], FloatArray],
+        expected: Sequence[FloatArray],
     ) -> FloatArray:
         """Measure how far pairs are from what is expected."""
         exact = self.rows.sum(LabelledRows.counts, pairs, maps)
-        scores = [pair_score(counts, expected[p]) for p, counts in zip(pairs, exact, strict=True)]
+        scores = [pair_score(*tables) for tables in zip(exact, expected, strict=True)]
         sums = self.sums(name, sensitivity=up(2.0 * math.sqrt(len(pairs)), 4))
         return sums.measure(scores)
 
@@ -655,30 +672,40 @@ class _Measuring:
         self,
         name: str,
         pairs: Sequence[tuple[int, int]],
-        maps: Sequence[IntArray],
-        expected: Mapping[tuple[int, int], FloatArray],
+        maps: Sequence[tuple[IntArray, IntArray]],
         columns: Sequence[ReleasedColumn],
-        *,
-        by_row: bool = True,
-    ) -> dict[tuple[int, int], FloatArray]:
-        """Measure pairs, large tables with less noise, and estimate consistent counts."""
-        if not pairs:
-            return {}
-        exact = self.rows.sum(LabelledRows.counts, pairs, maps)
+        predicted: Sequence[FloatArray] = (),
+    ) -> list[Pair]:
+        """Measure pairs, large tables with less noise, and estimate consistent counts.
+
+        What is expected without them is ``predicted``, or independence.
+        """
+        exact = [
+            self.rows.sum(pair_counts, pair, both) for pair, both in zip(pairs, maps, strict=True)
+        ]
         # Least total error: noise that falls with the cube root of the number of cells.
         parts = np.array([counts.size ** (2 / 3) for counts in exact])
-        parts /= parts.sum() * (1 + 2.0**-30)
-        tables = {}
-        for (a, b), counts, part in zip(pairs, exact, parts.tolist(), strict=True):
-            sums = self.sums(name, sensitivity=HISTOGRAM_MOVES, part=part)
-            tables[a, b] = estimate_pair(
-                sums.measure(counts),
-                expected[a, b],
-                sums.scale,
-                columns[a].blocks,
-                columns[b].blocks,
-                by_row=by_row,
+        parts /= max(float(parts.sum()), 1.0) * (1 + 2.0**-30)
+        tables = []
+        for index, ((a, b), counts, part) in enumerate(zip(pairs, exact, parts, strict=True)):
+            sums = self.sums(name, sensitivity=HISTOGRAM_MOVES, part=float(part))
+            noisy = sums.measure(counts)
+            first, second = (
+                np.bincount(codes, columns[column].weights, size).astype(np.float64)
+                for codes, column, size in zip(maps[index], (a, b), noisy.shape, strict=True)
             )
+            if predicted:
+                table = estimate_pair(
+                    noisy, predicted[index], sums.scale, first, second, by_row=False
+                )
+            elif _are_steps(columns[a], maps[index][0], noisy.shape):
+                table = estimate_steps(noisy, sums.scale, first, second)
+            elif _are_steps(columns[b], maps[index][1], noisy.shape[::-1]):
+                table = estimate_steps(noisy.T, sums.scale, second, first).T
+            else:
+                expected = np.outer(first, second) / float(self.records)
+                table = estimate_pair(noisy, expected, sums.scale, first, second)
+            tables.append(Pair(a, b, table, maps[index]))
         return tables
 
     def labels(self, model: PairModel) -> LabelModel | None:
@@ -688,8 +715,8 @@ class _Measuring:
             return None
         draws = np.random.default_rng(0)
         rows = max(1000, min(self.records, _FITTED_ROWS // (1 if size == 2 else size // 2)))
-        blocks = zip(model.columns, model.blocks(rows, draws), strict=True)
-        bins = [column.bin_of_cell[column.cells_in(place, draws)] for column, place in blocks]
+        cells = zip(model.columns, model.cells(rows, draws), strict=True)
+        bins = [column.bin_of_cell[drawn] for column, drawn in cells]
         assert self.target is not None
         numbers = self.target.cells.ordered > 0
         fitted = fit_label_model(model.columns, self.groups, bins, numbers=numbers)

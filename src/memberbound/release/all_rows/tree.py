@@ -81,11 +81,18 @@ def select_further(
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Consistent counts of two columns' blocks."""
+    """Consistent counts of two columns, and what of their cells is counted."""
 
     first: int
     second: int
     counts: FloatArray
+    #: From the cells of the first and the second column to rows and columns of the counts.
+    maps: tuple[IntArray, IntArray]
+
+    def places(self, cells: Sequence[IntArray]) -> IntArray:
+        """Return the place of every row in the flat table."""
+        rows, columns = self.maps[0][cells[self.first]], self.maps[1][cells[self.second]]
+        return np.asarray(rows * self.counts.shape[1] + columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,18 +105,17 @@ class PairModel:
     """
 
     columns: tuple[ReleasedColumn, ...]
-    #: (column, parent, counts of the parent's and the column's blocks), parents first.
-    forest: tuple[tuple[int, int | None, FloatArray], ...]
+    #: A column, and the pair of its parent and itself; parents first.
+    forest: tuple[tuple[int, Pair | None], ...]
     further: tuple[Pair, ...] = ()
 
     @property
-    def pairs(self) -> tuple[tuple[int, int], ...]:
-        """The measured pairs of columns."""
-        edges = tuple((p, c) for c, p, _ in self.forest if p is not None)
-        return edges + tuple((pair.first, pair.second) for pair in self.further)
+    def measured(self) -> tuple[Pair, ...]:
+        """The measured pairs: of the forest, and further ones."""
+        return (*(pair for _, pair in self.forest if pair is not None), *self.further)
 
-    def blocks(self, rows: int, draws: np.random.Generator) -> list[IntArray]:
-        """Return blocks of all columns for new rows."""
+    def cells(self, rows: int, draws: np.random.Generator) -> list[IntArray]:
+        """Return cells of all columns for new rows."""
         pieces = []
         for start in range(0, rows, _ROWS_AT_ONCE):
             count = min(_ROWS_AT_ONCE, rows - start)
@@ -120,7 +126,9 @@ class PairModel:
         if not self.further:
             return self._forest_rows(rows, draws)
         drawn = self._forest_rows(_DRAWN_PER_ROW * rows, draws)
-        tables = self._tables(drawn)
+        tables = [(pair.places(drawn), pair.counts.ravel()) for pair in reversed(self.measured)]
+        for column, cells in zip(self.columns, drawn, strict=True):
+            tables.append((column.block_of_cell[cells], column.blocks))
         weights = np.ones(len(drawn[0]))
         for _ in range(_ROUNDS):
             _rake_rows(weights, tables)
@@ -129,29 +137,22 @@ class PairModel:
         places = (np.arange(rows) + draws.random()) * (ends[-1] / rows)
         chosen = np.minimum(np.searchsorted(ends, places, side="right"), len(ends) - 1)
         chosen = draws.permutation(chosen)
-        return [codes[chosen] for codes in drawn]
+        return [cells[chosen] for cells in drawn]
 
     def _forest_rows(self, rows: int, draws: np.random.Generator) -> list[IntArray]:
-        blocks: list[IntArray] = [np.zeros(0, dtype=np.int64)] * len(self.columns)
-        for child, parent, counts in self.forest:
-            which = np.zeros(rows, dtype=np.int64) if parent is None else blocks[parent]
-            law = self.columns[child].blocks
-            bare = counts.sum(axis=1, keepdims=True) <= 0
-            blocks[child] = draw(np.where(bare, law + 1e-12, counts), which, draws)
-        return blocks
-
-    def _tables(self, blocks: Sequence[IntArray]) -> list[tuple[IntArray, FloatArray]]:
-        """Return every measured table, flat, and the place of every drawn row in it."""
-        tables: list[tuple[IntArray, FloatArray]] = []
-        for pair in self.further:
-            places = blocks[pair.first] * pair.counts.shape[1] + blocks[pair.second]
-            tables.append((places, pair.counts.ravel()))
-        for child, parent, counts in self.forest:
-            if parent is not None:
-                tables.append((blocks[parent] * counts.shape[1] + blocks[child], counts.ravel()))
-        for column, codes in zip(self.columns, blocks, strict=True):
-            tables.append((codes, column.blocks))
-        return tables
+        drawn: dict[int, IntArray] = {}
+        for index, pair in self.forest:
+            column = self.columns[index]
+            if pair is None:
+                which = np.zeros(rows, dtype=np.int64)
+                drawn[index] = draw(column.weights[None] + 1e-12, which, draws)
+                continue
+            law = np.bincount(pair.maps[1], column.weights, pair.counts.shape[1]) + 1e-12
+            bare = pair.counts.sum(axis=1, keepdims=True) <= 0
+            laws = np.where(bare, law, pair.counts)
+            codes = draw(laws, pair.maps[0][drawn[pair.first]], draws)
+            drawn[index] = column.cells_in(codes, pair.maps[1], draws)
+        return [drawn[index] for index in range(len(self.columns))]
 
 
 def _rake_rows(weights: FloatArray, tables: Sequence[tuple[IntArray, FloatArray]]) -> None:
