@@ -1,4 +1,4 @@
-"""Which coarsening of a table keeps most and is still certified: ladders of rules, and a search.
+"""Find the certified coarsening of a table that keeps most: ladders of rules, and a search.
 
 The search starts from the table with every column dropped, which is safe, and refines column by
 column.  It looks only at the fitting rows; the certificate is computed afterwards from rows that
@@ -54,7 +54,7 @@ Ancestors = dict[str, tuple[str, ...]]
 
 
 def read_hierarchy(source: str | Path | Mapping[str, object]) -> Ancestors:
-    """Return value → ancestors from nested groups whose leaves are lists: a YAML file, a mapping.
+    """Read value → ancestors from nested groups with lists as leaves: a YAML file or a mapping.
 
     A value with fewer ancestors than others repeats its outermost one.  Every group must have one
     parent, which makes each level a coarsening of the level below it.
@@ -310,7 +310,7 @@ def cell_profile(frame: DataFrame) -> CountProfile:
     return CountProfile.from_counts(np.bincount(_row_cells(codes, len(frame))))
 
 
-# ── How much a coarsened table still says: estimates, never certificates ──────────────────────────
+# ── Information kept by a coarsened table: estimates, never certificates ──────────────────────────
 #
 # With a target the measure is the mutual information between the coarsened row and the target, by
 # leave-one-out prediction: each row's target is predicted from the other rows of its cell.  The
@@ -370,7 +370,7 @@ def entropy_estimate(cell: Codes) -> float:
 
 #: h(c) = (1-κ)·1{c ≥ 1} + κ√c, the closed form of X5(c).
 _KAPPA = 1 / math.sqrt(2 * math.pi)
-#: How many standard deviations a prediction is moved to the safe side.
+#: Standard deviations by which a prediction is moved to the safe side.
 _CAUTION = 1.0
 #: A refinement must add this many nats to count as an improvement.
 _STEP = 1e-4
@@ -637,7 +637,7 @@ _FINALISTS = 60
 
 @dataclass(frozen=True)
 class Wish:
-    """What is asked for: limits, columns that stay, and what the user says about columns."""
+    """A request: limits, columns that stay, and declarations about columns."""
 
     security: float | None
     record_leak: float | None
@@ -730,7 +730,7 @@ def _pools(fitted: int, rows: int, wish: Wish) -> tuple[tuple[int, ...], bool, i
 
 
 def smallest_safe_count(rows: int, leak: float, confidence: float) -> int | None:
-    """Return the smallest count whose cell is certified to leak at most ``leak`` per record."""
+    """Return the smallest count of a cell that is certified to leak at most ``leak`` per record."""
 
     def safe(count: int) -> bool:
         lower = cell_probability_lower(rows, count, confidence)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pandas import Series
 
 
-#: Numbers that Arrow reads as Python does, and whose label is that of the number.
+#: Numbers that Arrow reads as Python does, with the label of the number.
 _QUICK = r"^-?(0|[1-9][0-9]{0,14})([.][0-9]{1,300})?$"
 
 

@@ -142,7 +142,7 @@ def _comparable_rows(first: Table, last: Table, keys: Sequence[str]) -> list[ir.
     """Return the exact keys of two tables on one engine in common types; refuse different types."""
     types = _common_types(first, last, keys)
     sides = [numbered(table, keys, types=types) for table in (first, last)]
-    # What is one type to ibis may be two to the engine: times with and without a zone.
+    # One type of ibis may be two types of the engine: times with and without a zone.
     connection = first.connection
     stored = (
         []
@@ -236,7 +236,7 @@ def bags_of(rows: ir.Table) -> ir.Table:
 
 
 def refuse_null_units(table: Table, unit: str) -> None:
-    """Refuse rows that do not say whose they are."""
+    """Refuse rows without a value that identifies the person."""
     value = table.expr[unit]
     missing = value.isnull()
     if value.type().is_floating():

@@ -95,7 +95,7 @@ def scan_lines(chunks: Iterable[bytes], header: bytes, end: bytes) -> tuple[bool
 def quote_line_ends(stream: IO[bytes], delimiter: bytes, end: bytes) -> Iterator[bytes]:
     r"""Yield the same records with quotes around values that hold line ends other than ``end``.
 
-    Where records end with ``\n``, ``\r\n`` ends one too, and the other way round; all end with
+    If records end with ``\n``, ``\r\n`` ends one too, and vice versa; all end with
     ``\n`` then.
 
     Guarantee: a value is written by a rule that looks at its own bytes and ``end`` alone.

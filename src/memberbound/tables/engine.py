@@ -2,7 +2,7 @@
 
 It may use a stated amount of memory and writes what exceeds it to a temporary folder that only this
 user can read and that is deleted with the engine.  ibis, which takes longer to import than most
-tables take to read, is loaded when an expression is asked for.
+tables take to read, is loaded when an expression is needed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from ibis.backends.duckdb import Backend
 
-#: Share of the machine's memory an engine may use when the caller does not say.
+#: Default share of the machine's memory for an engine.
 _MEMORY_SHARE = 0.5
 _NO_SPACE = os.strerror(ENOSPC)
 #: Rows per batch of a stream.
@@ -56,7 +56,7 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-#: What helps where a file is not UTF-8.
+#: Remedy for a file that is not UTF-8.
 ENCODING_REMEDY = (
     "Name its encoding, such as latin-1, cp1252 or utf-16 (--encoding latin-1; in Python "
     "encoding='latin-1'; on the web beside the file)."
@@ -69,7 +69,7 @@ _QUOTED = re.compile(
     r"""[ ](?:".*"|'.*'|-?\d\S*)|(?<=\])()[ ]-?\d+""",
     re.DOTALL,
 )
-#: What the engine says about a record of a CSV file besides quoting it.
+#: The engine's complaint about a record of a CSV file, without the quoted record.
 _CSV_FAULT = re.compile(
     r"Expected Number of Columns: \d+ Found: \d+|Value with unterminated quote found|"
     r"Invalid unicode \(byte sequence mismatch\) detected(?:\. This file is not utf-8 encoded)?|"
@@ -78,7 +78,7 @@ _CSV_FAULT = re.compile(
 
 
 def one_sentence(error: BaseException) -> str:
-    """Return what an engine's message says first, without its class, its SQL and the data."""
+    """Return the first sentence of an engine's message, without its class, its SQL and the data."""
     message = str(error)
     head, mark, tail = message.partition("CSV Error on Line: ")
     if mark and len(head) < 30:
@@ -254,7 +254,7 @@ class Engine:
         # A dictionary of floats would call all NaNs one.
         text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_dictionary)
         listed = [f.name for f in exact if any(test(f.type) for test in text)]
-        # What fails here is not the fault of what is read.
+        # A failure here is not the fault of the source.
         with writing():
             writer = pq.ParquetWriter(
                 path, exact, compression="zstd", use_dictionary=listed or False
@@ -271,7 +271,7 @@ class Engine:
         return view
 
     def parquet(self, paths: Iterable[Path], *, partitioned: bool = False) -> str:
-        """Return a view of Parquet files of one schema, whose names must hold no patterns.
+        """Return a view of Parquet files of one schema; their names must hold no patterns.
 
         With ``partitioned`` folders ``name=value`` give columns of text.
         """

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from duckdb.sqltypes import DuckDBPyType
     from pandas import DataFrame, Series
 
-#: Types of DuckDB whose equality is that of the stored value.
+#: Types of DuckDB that compare by the stored value.
 _SAME = {
     *("boolean", "tinyint", "smallint", "integer", "bigint", "hugeint", "bignum", "decimal"),
     *("utinyint", "usmallint", "uinteger", "ubigint", "uhugeint", "uuid", "blob"),
@@ -75,7 +75,7 @@ def exact_rows(rows: ir.Table, name: str) -> ir.Table:
 
 
 def compiled_rows(rows: ir.Table) -> str:
-    """Return the SQL of an expression on DuckDB, whose tables in memory are then known to it."""
+    """Compile an expression to SQL for DuckDB, and register its tables in memory."""
     backend = rows.get_backend()
     prepare = getattr(backend, "_run_pre_execute_hooks", None)
     if prepare is not None:
@@ -339,7 +339,7 @@ def from_pandas(frame: DataFrame) -> pa.Table:
 
 
 def _one_type(series: Series, name: Hashable) -> Series:
-    """Return a column of objects whose values Arrow will not merge."""
+    """Return a column of objects such that Arrow merges no values."""
     present = series[series.notna().to_numpy()]
     kinds = {type(value) for value in present} or {str}
     if len(kinds) > 1:

@@ -222,7 +222,7 @@ def sqlite_rows(
     def select(query: str) -> Iterator[Row]:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
             database.text_factory = _decoded if secret else str
-            # What the file defines calls no function that could do more than compute.
+            # Definitions in the file can only compute; they call no other function.
             database.execute("PRAGMA trusted_schema = OFF")
             try:
                 yield from database.execute(query)

@@ -87,7 +87,7 @@ class Drop:
     kind: ClassVar = "drop"
 
     def apply(self, series: Series) -> Series:
-        """Return a column that says nothing."""
+        """Return a constant column."""
         return _labelled(series, np.zeros(len(series), dtype=np.int64), [OTHER])
 
 
@@ -96,7 +96,7 @@ class Bins:
     """Numbers by interval: up to and including the first edge, …, above the last edge.
 
     Intervals are closed on the right, so an edge at a frequent smallest value (zero capital gain)
-    separates it from the rest.  ``form`` says how numbers are written
+    separates it from the rest.  ``form`` is the form of its numbers
     (:mod:`memberbound.tables.columns`); edges of dates are days since 1970-01-01 in UTC.
     """
 
@@ -300,7 +300,7 @@ def _labelled(series: Series, codes: NDArray[np.int64], labels: Sequence[str]) -
 
 
 def checked_frame(frame: object) -> DataFrame:
-    """Return a pandas table whose columns have different names and hold single values."""
+    """Return a pandas table with distinct column names and single values."""
     import pandas as pd
 
     if not isinstance(frame, pd.DataFrame):

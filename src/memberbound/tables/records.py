@@ -70,7 +70,7 @@ def read_column(column: object, name: str, form: Form, table: str) -> Values:
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Secret records: columns whose values were read one by one.
+    """Secret records: columns with values that were read one by one.
 
     Guarantee: a record affects its own rows of every column only, neither how nor whether other
     rows are read.  Without ``unit`` a record is a row; with it, all rows that share a value of that

@@ -1,4 +1,4 @@
-"""What a column is: a number, a category, a date, an identifier or free text.
+"""Roles of columns: number, category, date, identifier or free text.
 
 Roles are inferred here and nowhere else, by scans on the table's engine, and a
 :class:`~memberbound.tables.table.Table` keeps them for every verb that reads it.  How the values of
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 Role = Literal["number", "category", "date", "identifier", "text"]
 ROLES: tuple[Role, ...] = ("number", "category", "date", "identifier", "text")
-#: What the user says about columns.
+#: Roles that the user declares, by column.
 Roles = Mapping[str, str] | None
 #: Rows below which nothing that does not repeat is called an identifier or free text.
 _FEWEST, _FEWEST_WHOLE = 20, 100
@@ -79,7 +79,7 @@ _BITS = {name: 1 << place for place, name in enumerate([*SPELLINGS, "other"])}
 
 _ID_WORDS = {"id", "ids", "uuid", "guid", "key", "pk", "rowid", "identifier", "ssn", "nbr", "nr"}
 _ID_ENDS = _ID_WORDS | {"no", "number", "index"}
-#: How programs and people call a column of row numbers.
+#: Usual names of a column of row numbers.
 _ROW_NUMBER = re.compile(r"#|№|Unnamed: 0|(?i:index|row|rownum|line)")
 _ID_JOINED = re.compile(
     r"(user|customer|client|patient|person|record|case|row|order|member|employee|student|subject|"
@@ -111,7 +111,7 @@ class Reading:
         return self.role in ("number", "date")
 
 
-#: What every column of an array is.
+#: The reading of every column of an array.
 OF_AN_ARRAY = Reading("number", "number")
 
 
@@ -142,7 +142,7 @@ def overridden(name: str, reading: Reading, role: Role | None) -> Reading:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What one scan tells about a column."""
+    """Statistics of a column from one scan."""
 
     rows: int
     distinct: int
@@ -305,7 +305,7 @@ def _scanned(engine: Engine, view: str, kinds: Mapping[str, str]) -> dict[str, _
     return facts
 
 
-#: What may stand around a value, as the engine writes it.
+#: Characters that may surround a value, in the engine's notation.
 _BLANKS = " || ".join(f"chr({ord(blank)})" for blank in BLANKS)
 
 
@@ -410,7 +410,7 @@ class Selection:
 
     @property
     def assumption(self) -> tuple[str, ...]:
-        """What a bound over these columns takes for granted about the others."""
+        """Assumption of a bound over these columns about the others."""
         if not self.left_out:
             return ()
         names = ", ".join(map(repr, self.left_out))

@@ -1,4 +1,4 @@
-"""Where tables come from: files, databases and objects in memory become rows on an engine.
+"""Sources of tables: files, databases and objects in memory become rows on an engine.
 
 ===================================  ============================================================
 what                                 how its values are compared
@@ -92,7 +92,7 @@ _KNOWN = (
     ".xlsx, .dta, .sav, .sas7bdat"
 )
 _LINES = " In Python: pandas.read_json(file, lines=True).to_parquet('table.parquet')."
-#: What makes a table of another format one that is read.
+#: Remedies that convert other formats to one that is read.
 CONVERSIONS = {
     ".xls": " Save it as .xlsx in Excel or LibreOffice.",
     ".ods": " Save it as .xlsx in LibreOffice.",
@@ -154,7 +154,7 @@ def file_view(
 
 
 def _typed_view(engine: Engine, path: Path, table: str | None, *, secret: bool) -> str:
-    """Return a view of a file whose values have types."""
+    """Return a view of a file with typed values."""
     suffix = path.suffix.lower()
     if path.is_dir():
         return _parquet_folder(engine, path, secret=secret)
@@ -194,7 +194,7 @@ def parquet_files(folder: Path) -> list[Path]:
 def _parquet_folder(engine: Engine, folder: Path, *, secret: bool) -> str:
     """Return a view of all Parquet files in a folder, with a column of text per ``name=value``.
 
-    Which types values of such a name could have is not asked: one record could decide it.
+    Their types are not inferred: one record could decide them.
     """
     files = parquet_files(folder)
     parts = [path.relative_to(folder).parts[:-1] for path in files]
@@ -297,7 +297,7 @@ def _arrow_file(engine: Engine, path: Path, *, secret: bool) -> str:
 
 
 def _sound(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches whose offsets and lengths fit: damaged ones would be followed into nowhere.
+    """Yield validated batches: invalid offsets and lengths would read outside the buffers.
 
     Dates with a time of day are odd, but every program reads them as they are.
     """
@@ -317,7 +317,7 @@ def stored_array(path: Path) -> NDArray[np.generic]:
 
     try:
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except Exception as error:  # a header is Python text, and a damaged one says anything
+    except Exception as error:  # a header is Python text, and a damaged one can raise anything
         raise InputError(f"{path} could not be read: {one_sentence(error)}.") from error
 
 

@@ -1,4 +1,4 @@
-"""How texts are read: as numbers, dates or truth values, and the label of each.
+"""Parse texts as numbers, dates or truth values, and label them.
 
 A column's *form* names the spellings of its values.  For public rows (``certify``, ``harden``,
 ``population``, ``audit``) it is inferred (:mod:`memberbound.tables.roles`).  For secret rows it is
@@ -36,13 +36,13 @@ from datetime import UTC, datetime, timedelta, timezone
 
 from memberbound.errors import InputError
 
-#: How the values of a column are written: one of :data:`FORMS`, or a format of ``strptime``.
+#: The form of a column's values: one of :data:`FORMS`, or a format of ``strptime``.
 Form = str
 FORMS = ("any", "number", "comma", "date", "day-first", "truth", "text")
 
 #: Characters stripped from both ends of a value.
 BLANKS = " \t\n\r\x0b\x0c\xa0"
-#: How programs write a missing value, in lower case.
+#: Spellings of a missing value, in lower case.
 GAPS = ("nan", "nat", "none", "null", "<na>")
 
 _EXPONENT = r"([eE][+-]?(0?[0-9]{1,2}|[12][0-9]{2}|30[0-7]))?"
@@ -78,7 +78,7 @@ SPELLINGS = {
 }
 _COMPILED = {name: re.compile(pattern, re.ASCII) for name, pattern in SPELLINGS.items()}
 _THOUSAND = re.compile(SPELLINGS["thousand"] + _EXPONENT, re.ASCII)
-#: What a text must begin with to be a number or a date.
+#: First characters of a text that is a number or a date.
 _PROMISING = re.compile(r"[+-]?[.,]?[0-9]|(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)")
 _POINT = re.compile(
     r"[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?"

@@ -163,7 +163,7 @@ class Table(ABC):
         """Return this table on an embedded engine (by default any), copied if need be."""
 
     def check_exact(self) -> None:  # noqa: B027 (most tables are exact)
-        """Refuse a table whose reading may have merged different values."""
+        """Refuse a table if reading it may have merged different values."""
 
     # ── Queries ───────────────────────────────────────────────────────────────────────────────────
 
@@ -356,7 +356,7 @@ class Table(ABC):
 
 
 class EmbeddedTable(Table):
-    """A table whose rows are a view of the embedded engine."""
+    """A table with its rows on the embedded engine."""
 
     @property
     @abstractmethod
@@ -528,7 +528,7 @@ class ViewTable(EmbeddedTable):
         return self.reopen()
 
     def check_exact(self) -> None:
-        """Refuse a table whose reading may have merged different values."""
+        """Refuse a table if reading it may have merged different values."""
         if self.secret:
             raise InputError(
                 f"{self.name} was opened with secret=True, where times and durations are read to "

@@ -60,7 +60,7 @@ from memberbound.verbs.audit_answer import (
     records_file,
 )
 
-#: What an attacker sees, in order of access, in words.
+#: Descriptions of an attacker's access, in increasing order.
 _ACCESS = {
     "labels": "an API that returns labels only",
     "values": "an API that returns predictions",

@@ -1,4 +1,4 @@
-"""What the verbs that attack models answer: a table of attacks, a sentence, a floor for limits."""
+"""Answers of the verbs that attack models: a table of attacks, a sentence, a floor for limits."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ class RecordsAnswer(AuditAnswer):
         return "\n".join(("", *lines)).rstrip()
 
     def findings(self) -> Iterable[str]:
-        """Return what a verb has to say besides."""
+        """Return further notes of a verb."""
         return ()
 
 

@@ -31,7 +31,7 @@ _HEAD = """\
 # OWNER ONLY: a comment behind a column is guessed from the rows, and one record can change it.
 # Delete these comments before anybody else sees the file.
 """
-#: What every guess in the file begins with.
+#: Prefix of every guess in the file.
 _MARK = "# OWNER ONLY:"
 _HINTS = {
     "number": "numbers: [low, high]",

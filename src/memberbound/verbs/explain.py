@@ -63,7 +63,7 @@ _DEFAULT_FPR = (0.1, 0.01, 0.001)
 
 #: The notion of everything that is ever released with one ledger.
 _LEDGER = "ledger of releases"
-#: What the curve itself rests on, by notion.
+#: Assumptions of the curve, by notion.
 _CURVE_THEOREMS = {
     "(ε, δ)-DP": ("I24-T4", "X2"),
     "μ-GDP": ("L24-L10",),
@@ -72,7 +72,7 @@ _CURVE_THEOREMS = {
 }
 
 
-#: Which releases a guarantee of each notion covers.
+#: Releases that a guarantee of each notion covers.
 _COVERED = {
     "(ε, δ)-DP": "every mechanism with this guarantee",
     "μ-GDP": "every mechanism with this guarantee",
@@ -459,7 +459,7 @@ def explain(
 
 # ── One description of a guarantee, or a target to be met ─────────────────────────────────────────
 
-#: What has to be true of a history.
+#: Assumptions about a history.
 _HISTORY = (
     "Sample rates and numbers of steps were fixed without looking at the rows. Opacus' "
     "make_private derives them from the number of rows: then only replace-one numbers hold."

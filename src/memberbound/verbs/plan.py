@@ -187,7 +187,7 @@ def plan(
 
 
 def _seen(unit: str | None) -> str:
-    """Return which records a table says something about."""
+    """Describe the records that a table covers."""
     if unit is None:
         return "row whose values occur in the table"
     return "person whose rows occur alike in the table"

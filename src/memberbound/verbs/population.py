@@ -474,7 +474,7 @@ def _asked(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Question:
-    """The records of the population and what is asked about them."""
+    """The records of the population and the question about them."""
 
     values: FloatArray
     game: SubsetGame
@@ -487,7 +487,7 @@ class _Question:
     progress: Progress | None
 
     def clipped_values(self) -> tuple[FloatArray, int | None]:
-        """Return the records, shrunk where asked, and how many were."""
+        """Return the records, clipped if required, and how many were clipped."""
         return (self.values, None) if self.clip is None else clipped(self.values, self.clip)
 
 

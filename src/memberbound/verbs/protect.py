@@ -2,7 +2,7 @@
 
 Nothing about the rows is public here, so nothing about them decides what is done: not what a column
 is, not which learner fits the target.  Scores are computed from the secret rows all the same, on a
-model of four fifths of them that is thrown away.  They are for whoever owns the table; they are
+model of four fifths of them that is thrown away.  They are for the owner of the table,
 neither stored nor covered by the certificate.
 """
 
@@ -122,7 +122,7 @@ def protect(
         >>> result.calibration.certificate.value <= 0.05
         True
     """
-    # What is asked is checked before the table is opened.
+    # Check the request before the table is opened.
     checked_eta(eta)
     public = read_bounds(bounds)
     default = "ridge" if isinstance(public.get(target), Range) else "logistic"
@@ -163,7 +163,7 @@ def protect(
                 save(released, Path(out), force=force)
         advance(1, 2)
 
-        # What follows is for the owner of the rows only.
+        # The rest is for the owner of the rows only.
         scores: tuple[ReleaseScore, ...] = ()
         notes: list[str] = []
         if trial:

@@ -315,7 +315,7 @@ def _released_model(
 
 
 def _fit_notes(calibration: Calibration) -> tuple[str, ...]:
-    """Return what whoever releases has to know about the fits."""
+    """Return notes about the fits for the owner of the release."""
     details, notes = calibration.details, []
     if details.get("own_coins"):
         notes.append(
