@@ -77,6 +77,10 @@ def client():
 
 COLUMNS = ["age", "sex", "pay", "job"]
 FEW_ROUNDS = HistGradientBoostingClassifier(max_iter=5)
+RULES = {
+    "derived": {"job": {"from": "age", "edges": [40], "labels": ["job 1", "job 2"]}},
+    "implies": [{"if": {"sex": "f"}, "then": {"pay": None}}],
+}
 RELEASES = {
     "logistic": ("protect", {"target": "ill", "bounds": PUBLIC, "eta": 0.1}),
     "boosting": (
@@ -93,6 +97,7 @@ RELEASES = {
     "quantiles": ("summarize", {"statistic": "quantiles", "columns": ["pay"], "eta": 0.3}),
     "contingency": ("summarize", {"statistic": "contingency", "columns": ["job", "sex"]}),
     "table of pairs": ("synthesize", {"bounds": PUBLIC, "eta": 0.45, "rows": 200}),
+    "table with rules": ("synthesize", {"bounds": {**PUBLIC, "rules": RULES}, "eta": 0.45}),
 }
 SLOW_RELEASES = {
     "private columns": ("protect", {"target": "ill", "eta": 0.4}),
@@ -109,7 +114,7 @@ def released(name, source, **more):
     options = {"columns": COLUMNS, "insecure_seed": 1, **asked, **more}
     if "bounds" in asked:
         used = (*options["columns"], options.get("target"))
-        options["bounds"] = {k: v for k, v in asked["bounds"].items() if k in used}
+        options["bounds"] = {k: v for k, v in asked["bounds"].items() if k in (*used, "rules")}
     answer = getattr(mb, verb)(source, **options)
     model = getattr(answer, "released", None)
     made = model.to_dict() if verb == "protect" else None

@@ -27,6 +27,16 @@ _HEAD = """\
 #   none and "null" in a list of categories are values; null without quotes is a missing one
 #   how texts are written, where one could mean two things (1,234 or 03/02/2021):
 #     weight: {range: [0, 300], decimal: ","}      seen: {range: […], format: "%d/%m/%Y"}
+# Rules between columns, for synthesize, which makes every new row follow them:
+#   rules:
+#     derived:   # computed from another column, not measured; 18 is in "adult", 65 in "old"
+#       age_group: {from: age, edges: [18, 65], labels: [child, adult, old]}
+#       school_years: {from: school, map: {primary: 4, secondary: 12}}
+#     implies:   # equal to a value, one of a list, or {at_least: 1, at_most: 2}
+#       - {if: {internet: "no"}, then: {online_backup: no internet}}
+#     at_most: [[admitted, discharged]]      # the first is never above the second
+#     unique: [patient]                      # fresh whole numbers
+# A column that is itself called rules has its bounds here, or as column: under the rules.
 # An entry that stays empty is left to noisy histograms, which cost a part of the budget.
 # OWNER ONLY: a comment behind a column is guessed from the rows, and one record can change it.
 # Delete these comments before anybody else sees the file.

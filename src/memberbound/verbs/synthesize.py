@@ -45,9 +45,11 @@ from memberbound.learners.holdout import (
 )
 from memberbound.learners.refits import Scheduler, connect
 from memberbound.quantities import Certificate, decimals, marked, percent
-from memberbound.release.all_rows.bounds import forms_of, read_bounds
+from memberbound.release.all_rows.bounds import forms_of, read_bounds, read_statements
 from memberbound.release.all_rows.cells import NumberCells, as_declared
 from memberbound.release.all_rows.marginals import ReleasedColumn
+from memberbound.release.all_rows.rules import Rules
+from memberbound.release.all_rows.rules_section import read_rules
 from memberbound.release.all_rows.synthetic import (
     SyntheticRows,
     SyntheticTable,
@@ -259,7 +261,9 @@ def synthesize(
     seed = insecure_seed
     check_excel_safe(out, excel_safe=excel_safe)
     guesses = checked_request(source, out, TABLE_ENDINGS, force=force, baseline=baseline, seed=seed)
-    public = read_bounds(bounds)
+    statements = read_statements(bounds)
+    public = read_bounds(statements)
+    rules = read_rules(statements, public)
     with connect(scheduler, client) as cluster:
         records = read_secret_columns(
             source,
@@ -273,6 +277,7 @@ def synthesize(
             memory=memory,
             spread=None if cluster is None else cluster.spread,
         )
+        rules.check(records.columns, target, unit, rows or records.rows)
         # New rows are drawn at once; how many persons there are is not known yet.
         new = records.rows if rows is None and unit is None else rows or 0
         most = max(size_in_bytes(memory), 2**28) // (_BYTES * len(records.columns))
@@ -284,7 +289,7 @@ def synthesize(
         drawn = source_from_seed(seed)
         with entered(ledger, "synthesize", "synthetic table", eta, out, table=source) as reserve:
             model = fit_synthetic(
-                records,
+                records.select(rules.measured(records.columns)),
                 eta=eta,
                 bounds=public,
                 target=target,
@@ -293,6 +298,8 @@ def synthesize(
                 reserve=reserve,
             )
             frame = model.sample(model.records if rows is None else rows, drawn)
+            frame = rules.apply(frame, records.columns)
+            model = replace(model, left_out=tuple(c for c in records.columns if c not in frame))
             released = SyntheticRows(_typed(frame, records, model), model)
             if out is not None:
                 written = excel_safe_table(released.frame) if excel_safe else released.frame
@@ -306,14 +313,14 @@ def synthesize(
             unit=unit,
             target=target,
             bounds=tuple(sorted(name for name in public if name in records.columns)),
-            identifiers=model.identifiers,
+            identifiers=(*model.identifiers, *rules.unique),
             left_out=model.left_out,
             pairs=model.pairs,
             noise=dict(model.noise),
             certificate=model.certificate_,
             fidelity=_fidelity(model, records, frame),
             out=None if out is None else str(out),
-            warnings=(*records.notes, *notes, _OWN_EYES),
+            warnings=(*records.notes, *notes, *_broken_rules(rules, records), _OWN_EYES),
             baseline=guesses,
             table=released.frame,
             model=model,
@@ -333,15 +340,32 @@ def _typed(frame: pd.DataFrame, records: Records, model: SyntheticTable) -> pd.D
 # ── For the owner of the rows only: computed from them without noise, and stored nowhere ──────────
 
 
+def _broken_rules(rules: Rules, records: Records) -> list[str]:
+    """Return a note for every rule that some of the real rows break."""
+    if rules.empty:
+        return []
+    shares = rules.broken_shares(_real_rows(records))
+    return [
+        f"{percent(share, 'estimate')} of the real rows break the rule {rule!r}; all new rows "
+        "follow it"
+        for rule, share in shares.items()
+    ]
+
+
+def _real_rows(records: Records) -> Mapping[str, Values]:
+    """Return real rows to compare drawn ones with."""
+    compared = min(records.rows, _MOST_COMPARED)
+    places = np.random.default_rng(0).choice(records.rows, compared, replace=False)
+    return records.take(np.sort(places)).columns
+
+
 def _fidelity(model: SyntheticTable, records: Records, frame: pd.DataFrame) -> Fidelity:
     """Compare drawn rows with the real ones, on the cells by which both were counted.
 
     Edge cases: where models cannot be trained there are no scores.
     """
     columns = [*model.columns, *([] if model.target is None else [model.target])]
-    compared = min(records.rows, _MOST_COMPARED)
-    places = np.random.default_rng(0).choice(records.rows, compared, replace=False)
-    real = dict(records.take(np.sort(places)).columns)
+    real = dict(_real_rows(records))
     drawn = {c.cells.name: Values.of(frame[c.cells.name], c.cells.form) for c in columns}
     blocks = {c.cells.name: (c.blocks_of(real), c.blocks_of(drawn)) for c in columns}
     distances = {

@@ -72,6 +72,10 @@ class Categories:
 
 Bounds = Mapping[str, Range | Categories]
 _DECIMALS = {".": "number", ",": "comma"}
+#: The entry of a bounds document that holds rules between columns.
+RULES = "rules"
+#: What a bound of a column may be written with.
+_BOUND_KEYS = {"range", "categories", "edges", "decimal", "format"}
 #: Endings of files that can hold bounds.
 _DOCUMENTS = (".yaml", ".yml", ".json", ".txt", "")
 
@@ -155,16 +159,13 @@ def _shortened(stated: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def read_bounds(stated: Mapping[str, object] | str | Path | None) -> dict[str, Range | Categories]:
-    """Return public bounds from a mapping, or from a YAML or JSON file that holds one.
+def is_rules(stated: object) -> bool:
+    """Tell whether the entry ``rules`` holds rules, and not bounds of a column of that name."""
+    return isinstance(stated, Mapping) and not (stated and set(stated) <= _BOUND_KEYS)
 
-    Examples:
-        >>> public = read_bounds(
-        ...     {"ward": {"categories": [1, 2]}, "kg": {"range": [0, 300], "decimal": ","}}
-        ... )
-        >>> public["ward"].labels, public["kg"]
-        (('1', '2'), Range(low=0.0, high=300.0, form='comma', edges=()))
-    """
+
+def read_statements(stated: Mapping[str, object] | str | Path | None) -> Mapping[str, object]:
+    """Return a bounds document as it is written: a mapping, or the content of a file."""
     if stated is None:
         return {}
     table: object = stated
@@ -182,6 +183,27 @@ def read_bounds(stated: Mapping[str, object] | str | Path | None) -> dict[str, R
             "bounds must map columns to ranges or categories (memberbound bounds writes a "
             f"template), got {type(table).__name__}."
         )
+    return table
+
+
+def read_bounds(stated: Mapping[str, object] | str | Path | None) -> dict[str, Range | Categories]:
+    """Return public bounds from a mapping, or from a YAML or JSON file that holds one.
+
+    Rules are left out (:mod:`.rules_section`).  Where there are any, bounds of a column that is
+    called ``rules`` are their entry ``column``.
+
+    Examples:
+        >>> public = read_bounds(
+        ...     {"ward": {"categories": [1, 2]}, "kg": {"range": [0, 300], "decimal": ","}}
+        ... )
+        >>> public["ward"].labels, public["kg"]
+        (('1', '2'), Range(low=0.0, high=300.0, form='comma', edges=()))
+    """
+    table = read_statements(stated)
+    if is_rules(table.get(RULES)):
+        section = table[RULES]
+        assert isinstance(section, Mapping)
+        table = {**table, RULES: section.get("column")}
     bounds = {}
     for name, value in table.items():
         # An empty entry of a template is no bound.
