@@ -28,6 +28,7 @@ import tomllib
 import types
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +66,13 @@ def text_of(path: Path) -> str:
 def target_files() -> list[Path]:
     """Return the modules that are mutated."""
     chosen = {p for pattern in SETTINGS["modules"] for p in SOURCE.glob(pattern)}
-    left_out = {p for pattern in SETTINGS["left_out"] for p in SOURCE.glob(pattern)}
+    left_out = {SOURCE / name for name in SETTINGS["left_out"]}
     return sorted(p for p in chosen - left_out if p.suffix == ".py")
+
+
+def first_match(table: str, path: str) -> list[str]:
+    """Return the setting of the first pattern that a path matches."""
+    return next((v for k, v in SETTINGS[table].items() if fnmatch.fnmatch(path, k)), [])
 
 
 def all_mutants() -> list[Mutant]:
@@ -76,13 +82,14 @@ def all_mutants() -> list[Mutant]:
     for path in target_files():
         short = path.relative_to(SOURCE)
         room = short.parent.name
-        for index, (scope, names, _, _, text) in enumerate(faults(ast.parse(text_of(path)))):
-            mutant = Mutant(room, str(short), scope, names, text, index)
+        kinds = first_match("kinds", str(short))
+        for index, (kind, scope, names, _, _, text) in enumerate(faults(ast.parse(text_of(path)))):
+            mutant = Mutant(room, str(short), kind, scope, names, text, index)
+            if (kinds and kind not in kinds) or f"{short}:{scope}" in SETTINGS["left_out"]:
+                continue
             seen[mutant.key] += 1
             if seen[mutant.key] > 1:
-                mutant = Mutant(
-                    room, str(short), scope, names, f"{text} #{seen[mutant.key]}", index
-                )
+                mutant = replace(mutant, text=f"{text} #{seen[mutant.key]}")
             found.append(mutant)
     return found
 
@@ -125,7 +132,7 @@ def put_in_place(mutant: Mutant, functions: dict[str, list[types.FunctionType]])
     """Give the functions of the module the mutated code, or its constants the mutated values."""
     path = SOURCE / mutant.path
     tree = ast.parse(text_of(path))
-    _, _, (parent, field, place), new, _ = list(faults(tree))[mutant.index]
+    _, _, _, (parent, field, place), new, _ = list(faults(tree))[mutant.index]
     if place is None:
         setattr(parent, field, new)
     else:
@@ -392,7 +399,7 @@ class Runner:
         """Keep a verdict, and which test killed."""
         self.results[mutant.key] = verdict
         if not verdict and not reason_for(mutant):
-            print(f"\rsurvived  {mutant.path}  {mutant.key}")
+            print(f"\rsurvived  {mutant.kind:10} {mutant.path}  {mutant.key}")
         if verdict in self.items:
             self.killers[f"{mutant.path}:{mutant.scope}"][verdict] += 1
 
@@ -426,25 +433,22 @@ class Runner:
 
 
 def report(chosen: list[Mutant], results: dict[str, str]) -> float:
-    """Print the share killed per module and every survivor; return the share killed."""
+    """Print the share killed per module and kind; return the share killed."""
     killed, counted, harmless = Counter[str](), Counter[str](), Counter[str]()
     for mutant in chosen:
-        verdict = results[mutant.key]
-        if not verdict and reason_for(mutant):
-            harmless[mutant.path] += 1
-            continue
-        counted[mutant.path] += 1
-        killed[mutant.path] += bool(verdict)
-    for path in sorted({m.path for m in chosen}):
-        n = counted[path]
-        share = killed[path] / n if n else 1.0
-        print(f"{path:36} {killed[path]:5} of {n:5} killed {share:7.1%}  harmless {harmless[path]}")
-    share = killed.total() / max(counted.total(), 1)
-    print(
-        f"{killed.total()} of {counted.total()} mutants killed ({share:.1%}); "
-        f"{harmless.total()} more are listed as harmless"
-    )
-    return share
+        for name in (mutant.path, f"kind: {mutant.kind}", "all"):
+            if not results[mutant.key] and reason_for(mutant):
+                harmless[name] += 1
+            else:
+                counted[name] += 1
+                killed[name] += bool(results[mutant.key])
+    for name in sorted({*counted, *harmless}, key=lambda n: (n == "all", n[:5] == "kind:", n)):
+        share = killed[name] / max(counted[name], 1)
+        print(
+            f"{name:36} {killed[name]:5} of {counted[name]:5} killed {share:7.1%}"
+            f"  harmless {harmless[name]}"
+        )
+    return killed["all"] / max(counted["all"], 1)
 
 
 def keep_sample(chosen: list[Mutant], runner: Runner, size: int) -> None:
@@ -488,7 +492,8 @@ def main() -> int:
     if options.list:
         print("\n".join(sorted(m.key for m in chosen)))
         return 0
-    tests = sorted({t for m in chosen for t in SETTINGS["tests"][m.room]})
+    paths = {m.path for m in chosen}
+    tests = sorted({t for path in paths for t in first_match("tests", path)})
     if options.killers is not None:
         chosen = [m for m in chosen if m.key in options.killers]
         gone = set(options.killers) - {m.key for m in chosen}

@@ -1,8 +1,17 @@
-"""Small faults in the syntax tree of a module: what a wrong certificate is made of.
+"""Faults in the syntax tree of a module that can make a certificate too small, by kind.
 
-A fault changes a comparison, a sign, a factor, a slack, a rounding direction, a square root, an
-extreme, a constant, a guard or a returned number.  Texts are left alone: error messages and
-functions that return ``str``.
+========== =========================================================================================
+rounding   outward rounding dropped or reversed
+noise      a sensitivity, a scale or a clip halved, ``times=`` dropped, a square root or a clip dropped
+slack      a slack dropped, or subtracted instead of added
+share      an error share doubled, or its divisor dropped
+comparison ``<`` for ``≤`` and the reverse, in functions that return bounds or refuse
+extreme    ``min`` for ``max`` and the reverse, in functions that return bounds
+bound      a returned bound moved by a tenth to the unsafe side
+========== =========================================================================================
+
+Grids, limits of searches, tolerances of convergence, thresholds of performance, messages and formats
+are left alone, and so is what can only make a bound looser.
 """
 
 from __future__ import annotations
@@ -14,6 +23,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 Slot = tuple[ast.AST, str, int | None]
+Fault = tuple[str, str, tuple[str, ...], Slot, ast.AST, str]  # kind, scope, names, …, description
 
 _COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE),
@@ -21,24 +31,29 @@ _COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Gt: (ast.GtE, ast.LtE),
     ast.GtE: (ast.Gt, ast.Lt),
 }
-#: Calls whose opposite is the fault.  Opposites are looked up where they live, so that a name that
-#: the module does not import is no easy kill.
-_OPPOSITES = {
-    "up": "memberbound.numerics.rounding.down",
-    "down": "memberbound.numerics.rounding.up",
-    "double_above": "memberbound.numerics.rounding.double_below",
-    "double_below": "memberbound.numerics.rounding.double_above",
-    "min": "max",
-    "max": "min",
-    "ceil": "floor",
-    "floor": "ceil",
-    "minimum": "maximum",
-    "maximum": "minimum",
+_HOME = "__import__('sys').modules['memberbound.numerics.rounding']."
+#: What rounds outwards: without the rounding, and the other way.
+_ROUNDED = {
+    "up": ("{0}", f"{_HOME}down({{all}})"),
+    "down": ("{0}", f"{_HOME}up({{all}})"),
+    "up_array": ("{0}", f"-{_HOME}up_array(-({{0}}))"),
+    "sum_up": ("{0} + {1}",),
+    "half_up": ("({0}) / 2",),
+    "double_above": ("float({0})", f"{_HOME}double_below({{0}})"),
+    "double_below": ("float({0})", f"{_HOME}double_above({{0}})"),
+    "nextafter": ("{0}",),
 }
-#: Calls that are replaced by their first argument.
-_DROPPED = {"up", "down", "up_array", "nextafter", "sqrt", "sum_up"}
-#: The relative size of a nudge to a returned number; constants below it are taken for slacks.
-NUDGE = 1e-3
+_EXTREMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum"}
+_SLACK = re.compile(r"slack|\broom\b|doubt|rounding|regret|\bUNIT\b|SMALLEST|ROOM|_MARGIN|[A-Z]_ERROR|SLACK")
+_SHARED = re.compile(r"(self\.)?(error|beta|side|risk)|1 - (self\.)?confidence")
+_BOUND = re.compile(
+    r"Guarantee|from above|from below|\b[Bb]ound|never (below|above)|at (or )?(above|most|least)"
+)
+_BOUND_NAME = re.compile(r"(^|_)(upper|lower|slack|sensitivity|deviation)(_|$)")
+#: Limits of size and of searches: which side of them a number lies on decides on speed.
+_LIMIT = re.compile(r"_?[A-Z]\w*")
+#: Constants that small are slacks.
+_TINY = 1e-6
 
 
 @dataclass(frozen=True)
@@ -47,6 +62,7 @@ class Mutant:
 
     room: str
     path: str
+    kind: str
     scope: str  # the outermost function or method; "" outside of functions
     names: tuple[str, ...]  # the names that a statement outside of functions binds
     text: str
@@ -58,10 +74,46 @@ class Mutant:
         return f"{self.room}:{self.scope or ','.join(self.names)}: {self.text}"
 
 
-def faults(tree: ast.Module) -> Iterator[tuple[str, tuple[str, ...], Slot, ast.AST, str]]:
-    """Yield scope, names, slot, replacement and description of every fault, in a fixed order."""
-    for node in tree.body:
-        yield from _walk(node, "", _bound(node))
+def faults(tree: ast.Module) -> Iterator[Fault]:
+    """Yield the faults of a module, in a fixed order."""
+    yield from _walk(tree, "", (), inside=False, bounding=False)
+
+
+def _walk(
+    node: ast.AST, scope: str, names: tuple[str, ...], *, inside: bool, bounding: bool
+) -> Iterator[Fault]:
+    if isinstance(node, ast.Raise | ast.JoinedStr | ast.Import | ast.ImportFrom | ast.Assert):
+        return
+    if isinstance(node, ast.FunctionDef):
+        if isinstance(node.returns, ast.Name) and node.returns.id in ("str", "None"):
+            bounding = False
+            if node.returns.id == "str":
+                return
+        else:
+            text = ast.get_docstring(node) or ""
+            bounding |= bool(_BOUND.search(text) or _BOUND_NAME.search(node.name))
+            if bounding and ast.unparse(node.returns or node) in ("float", "FloatArray"):
+                yield from _returned(node, scope if inside else f"{scope}.{node.name}".lstrip("."))
+    if isinstance(node, ast.FunctionDef | ast.ClassDef) and not inside:
+        scope = f"{scope}.{node.name}".lstrip(".")
+    inside |= isinstance(node, ast.FunctionDef)
+    for field, value in ast.iter_fields(node):
+        if field in ("annotation", "returns", "decorator_list"):
+            continue
+        for k, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
+            if not isinstance(child, ast.AST):
+                continue
+            bound = names if inside else (_bound(child) or names)
+            guard = bounding or (
+                isinstance(node, ast.If) and field == "test" and isinstance(node.body[0], ast.Raise)
+            )
+            for kind, new in _replacements(child, node, field, guard, inside):
+                old_text = ast.unparse(child)
+                new_text = ast.unparse(new).replace(_HOME, "")
+                if old_text != new_text:
+                    where = scope if inside else ""
+                    yield kind, where, bound, (node, field, k), new, f"{old_text} → {new_text}"
+            yield from _walk(child, scope, bound, inside=inside, bounding=guard)
 
 
 def _bound(node: ast.AST) -> tuple[str, ...]:
@@ -69,28 +121,16 @@ def _bound(node: ast.AST) -> tuple[str, ...]:
     return tuple(n.id for t in targets if t for n in ast.walk(t) if isinstance(n, ast.Name))
 
 
-def _walk(
-    node: ast.AST, scope: str, names: tuple[str, ...], inside: bool = False
-) -> Iterator[tuple[str, tuple[str, ...], Slot, ast.AST, str]]:
-    if isinstance(node, ast.Raise | ast.JoinedStr | ast.Import | ast.ImportFrom | ast.Assert):
-        return
-    if isinstance(node, ast.FunctionDef | ast.ClassDef) and not inside:
-        scope = f"{scope}.{node.name}".lstrip(".")
-    if isinstance(node, ast.FunctionDef):
-        if isinstance(node.returns, ast.Name) and node.returns.id == "str":
-            return
-        numeric = isinstance(node.returns, ast.Name) and node.returns.id == "float"
-        for k, statement in enumerate(node.body):
-            yield from _visit((node, "body", k), statement, scope, (), True)
-        if numeric:
-            factor = 1 + NUDGE if _bounds_from_below(node) else 1 - NUDGE
-            for inner in _own_nodes(node):
-                if isinstance(inner, ast.Return) and not isinstance(inner.value, ast.Constant):
-                    nudged = ast.BinOp(inner.value, ast.Mult(), ast.Constant(factor))
-                    text = f"return {ast.unparse(inner.value)} → times {factor}"
-                    yield scope, (), (inner, "value", None), nudged, text
-        return
-    yield from _children(node, scope, names, inside)
+def _returned(node: ast.FunctionDef, scope: str) -> Iterator[Fault]:
+    """Move returned bounds by a tenth to the unsafe side."""
+    text = f"{node.name} {(ast.get_docstring(node) or '').split('.')[0]}".lower()
+    below = re.search(r"lower|from below|\bdown\b|security|never above", text)
+    factor = 1.1 if below else 0.9
+    for inner in _own_nodes(node):
+        if isinstance(inner, ast.Return) and not isinstance(inner.value, ast.Constant | None):
+            new = ast.BinOp(inner.value, ast.Mult(), ast.Constant(factor))
+            what = f"return {ast.unparse(inner.value)} → times {factor}"
+            yield "bound", scope, (), (inner, "value", None), new, what
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
@@ -101,101 +141,89 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
             yield from _own_nodes(child)
 
 
-def _bounds_from_below(node: ast.FunctionDef) -> bool:
-    """Whether a larger number is the unsafe one."""
-    text = f"{node.name} {(ast.get_docstring(node) or '').split('.')[0]}".lower()
-    return any(word in text for word in ("lower", "below", "down", "security", "least"))
-
-
-def _children(
-    node: ast.AST, scope: str, names: tuple[str, ...], inside: bool
-) -> Iterator[tuple[str, tuple[str, ...], Slot, ast.AST, str]]:
-    for field, value in ast.iter_fields(node):
-        if field in ("annotation", "returns", "decorator_list"):
-            continue
-        for k, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
-            if isinstance(child, ast.AST):
-                bound = names if inside else (_bound(child) or names)
-                yield from _visit((node, field, k), child, scope, bound, inside)
-
-
-def _visit(
-    slot: Slot, node: ast.AST, scope: str, names: tuple[str, ...], inside: bool
-) -> Iterator[tuple[str, tuple[str, ...], Slot, ast.AST, str]]:
-    for new in _replacements(node, slot, inside):
-        old_text = ast.unparse(node)
-        new_text = re.sub(r"__import__\('sys'\)\.modules\['[a-z.]+'\]\.", "", ast.unparse(new))
-        if isinstance(node, ast.If):
-            old_text, new_text = f"if {ast.unparse(node.test)}: raise", "no guard"
-        yield "" if not inside else scope, names, slot, new, f"{old_text} → {new_text}"
-    yield from _walk(node, scope, names, inside)
-
-
-def _replacements(node: ast.AST, slot: Slot, inside: bool) -> Iterator[ast.AST]:
-    if isinstance(node, ast.Compare):
-        for k, op in enumerate(node.ops):
-            for other in _COMPARISONS.get(type(op), ()):
-                new = deepcopy(node)
-                new.ops[k] = other()
-                yield new
+def _replacements(
+    node: ast.AST, parent: ast.AST, field: str, bounding: bool, inside: bool
+) -> Iterator[tuple[str, ast.AST]]:
+    if isinstance(node, ast.Call):
+        yield from _calls(node, bounding)
+    elif isinstance(node, ast.keyword):
+        if node.arg == "sensitivity":
+            yield "noise", ast.keyword(node.arg, _times(node.value, 0.5))
+        elif node.arg == "times":
+            yield "noise", ast.keyword(node.arg, ast.Constant(1))
     elif isinstance(node, ast.BinOp):
         yield from _arithmetic(node)
-    elif isinstance(node, ast.Call):
-        yield from _calls(node)
-    elif isinstance(node, ast.If):
-        if len(node.body) == 1 and isinstance(node.body[0], ast.Raise):
-            yield ast.If(ast.Constant(False), node.body, node.orelse)
-    elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        yield from _constants(node, slot, inside)
+    elif isinstance(node, ast.Compare) and bounding and not isinstance(parent, ast.While):
+        for k, op in enumerate(node.ops):
+            if not any(_is_limit(side) for side in (node.left, *node.comparators)):
+                for other in _COMPARISONS.get(type(op), ()):
+                    new = deepcopy(node)
+                    new.ops[k] = other()
+                    yield "comparison", new
+    if isinstance(parent, ast.Assign | ast.AnnAssign) and field == "value":
+        name = " ".join(_bound(parent))
+        if not inside and _SLACK.search(name) and not isinstance(node, ast.Name | ast.Call | ast.Tuple):
+            yield "slack", ast.Constant(float(name.endswith(("ROOM", "MARGIN"))))
+        elif name in ("sensitivity", "HISTOGRAM_MOVES") or "sensitivity)" in ast.unparse(node):
+            yield "noise", _times(node, 0.5)
 
 
-def _arithmetic(node: ast.BinOp) -> Iterator[ast.AST]:
+def _is_limit(node: ast.expr) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int | float) and node.value not in (0, 0.5, 1, 2)
+    return isinstance(node, ast.Name) and bool(_LIMIT.fullmatch(node.id))
+
+
+def _times(node: ast.AST, factor: float) -> ast.AST:
+    return ast.BinOp(ast.Constant(factor), ast.Mult(), node)
+
+
+def _is_share(node: ast.AST) -> bool:
+    return bool(_SHARED.fullmatch(ast.unparse(node)))
+
+
+def _arithmetic(node: ast.BinOp) -> Iterator[tuple[str, ast.AST]]:
     left, right, op = node.left, node.right, node.op
-    if any(
-        isinstance(x, ast.JoinedStr | ast.List | ast.Tuple) or _is_text(x) for x in (left, right)
-    ):
-        return
-    if isinstance(op, ast.Add | ast.Sub):
-        yield ast.BinOp(left, ast.Sub() if isinstance(op, ast.Add) else ast.Add(), right)
-        yield left
-    elif isinstance(op, ast.Mult | ast.Div):
-        if isinstance(right, ast.Constant):
-            yield left
-        elif isinstance(left, ast.Constant) and isinstance(op, ast.Mult):
-            yield right
-        else:
-            yield ast.BinOp(left, ast.Div() if isinstance(op, ast.Mult) else ast.Mult(), right)
-    elif isinstance(op, ast.Pow) and isinstance(right, ast.Constant):
-        yield left
+    if isinstance(op, ast.Add | ast.Sub) and _is_slack(right):
+        yield "slack", left
+        yield "slack", ast.BinOp(left, ast.Sub() if isinstance(op, ast.Add) else ast.Add(), right)
+    elif isinstance(op, ast.Div) and _is_share(left):
+        yield "share", left
 
 
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+def _is_slack(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, float) and 0 < abs(node.value) < _TINY
+    if isinstance(node, ast.BinOp):
+        # The slack is a factor, or the first term.
+        return _is_slack(node.left) or (isinstance(node.op, ast.Mult) and _is_slack(node.right))
+    if isinstance(node, ast.Call | ast.Subscript):
+        return _is_slack(getattr(node, "func", None) or node.value)  # type: ignore[attr-defined]
+    named = getattr(node, "attr", getattr(node, "id", ""))
+    return bool(_SLACK.search(named))
 
 
-def _calls(node: ast.Call) -> Iterator[ast.AST]:
+def _calls(node: ast.Call, bounding: bool) -> Iterator[tuple[str, ast.AST]]:
     name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-    if name in _DROPPED and node.args:
-        yield node.args[0]
-    if name in _OPPOSITES:
-        other = _OPPOSITES[name]
-        if "." in other:
-            module, _, other = other.rpartition(".")
-            func = ast.parse(f"__import__('sys').modules['{module}'].{other}", mode="eval").body
-        elif isinstance(node.func, ast.Attribute):
-            func = ast.Attribute(node.func.value, other, ast.Load())
+    texts = [ast.unparse(a) for a in node.args]
+    for k, argument in enumerate(node.args):
+        if _is_share(argument):
+            new = deepcopy(node)
+            new.args[k] = _times(argument, 2)
+            yield "share", new
+    if name in _ROUNDED and texts:
+        for form in _ROUNDED[name]:
+            text = form.format(*texts, all=", ".join(texts))
+            yield "rounding", ast.parse(text, mode="eval").body
+    elif name in _EXTREMES and bounding:
+        if isinstance(node.func, ast.Attribute):
+            func: ast.expr = ast.Attribute(node.func.value, _EXTREMES[name], ast.Load())
         else:
-            func = ast.Name(other, ast.Load())
-        yield ast.Call(func, node.args, node.keywords)
-
-
-def _constants(node: ast.Constant, slot: Slot, inside: bool) -> Iterator[ast.AST]:
-    value, parent = node.value, slot[0]
-    if isinstance(parent, ast.Call | ast.Subscript | ast.Slice) and isinstance(value, int):
-        return  # axes, shapes and places
-    if isinstance(value, float) and value not in (0.0, 1.0):
-        yield ast.Constant(0.0 if abs(value) < NUDGE else value / 2)
-        if not inside and abs(value) >= NUDGE:
-            yield ast.Constant(2 * value)
-    elif isinstance(value, int) and 1 < value < 5 and not inside:
-        yield ast.Constant(value - 1)
+            func = ast.Name(_EXTREMES[name], ast.Load())
+        yield "extreme", ast.Call(func, node.args, node.keywords)
+    elif name == "clip" and texts:
+        yield "noise", node.args[0]
+    elif name == "shared_confidence":
+        yield "share", node.args[0]
+    elif name == "sum_slack":
+        yield "slack", ast.Constant(0.0)
