@@ -260,6 +260,8 @@ class Runner:
                     self.seconds[test] = seconds
                     for place in places:
                         self.reached[place].append(test)
+        for test in self.seconds:
+            self.reached[test] = [test]
         print()
 
     @functools.cache  # noqa: B019
@@ -315,6 +317,9 @@ class Runner:
                 for f in functions
                 if any(names & {*c.co_names} for c in code_objects(f.__code__))
             }
+            places |= {place for place in self.reached if place.startswith(f"{mutant.path}:")}
+            known = {*self.seconds}  # and tests that look at the constant itself
+            places |= {t for t in known if names & {*self.items[t].obj.__code__.co_names}}  # type: ignore[attr-defined]
         reach = {t for place in places for t in self.reached[place] if self.trusted.get(t, True)}
         history = self.killers[f"{mutant.path}:{mutant.scope}"]
         own = Path(mutant.path).parts[-2]
@@ -506,7 +511,8 @@ def main() -> int:
     runner = Runner(chosen, options)
     os.chdir(ROOT)
     arguments = ["-qq", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", "--disable-warnings"]
-    arguments += ["-o", "tmp_path_retention_policy=none"]
+    # Not below the usual folder, which other runs of pytest tidy up.
+    arguments += ["-o", "tmp_path_retention_policy=none", f"--basetemp={CACHE / str(os.getpid())}"]
     arguments += [f"--ignore={name}" for name in SETTINGS["wording"]]
     problem = pytest.main([*arguments, *tests], plugins=[runner])
     if len(runner.results) < len(chosen):

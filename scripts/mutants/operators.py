@@ -2,7 +2,7 @@
 
 ========== =========================================================================================
 rounding   outward rounding dropped or reversed
-noise      a sensitivity, a scale or a clip halved, ``times=`` dropped, a square root or a clip dropped
+noise      a sensitivity halved, ``times=`` dropped, a clip dropped
 slack      a slack dropped, or subtracted instead of added
 share      an error share doubled, or its divisor dropped
 comparison ``<`` for ``≤`` and the reverse, in functions that return bounds or refuse
@@ -10,8 +10,8 @@ extreme    ``min`` for ``max`` and the reverse, in functions that return bounds
 bound      a returned bound moved by a tenth to the unsafe side
 ========== =========================================================================================
 
-Grids, limits of searches, tolerances of convergence, thresholds of performance, messages and formats
-are left alone, and so is what can only make a bound looser.
+Grids, limits of searches, tolerances of convergence, thresholds of performance, messages and
+formats are left alone, and so is what can only make a bound looser.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ _ROUNDED = {
     "nextafter": ("{0}",),
 }
 _EXTREMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum"}
-_SLACK = re.compile(r"slack|\broom\b|doubt|rounding|regret|\bUNIT\b|SMALLEST|ROOM|_MARGIN|[A-Z]_ERROR|SLACK")
+_SLACK = re.compile(
+    r"slack|\broom\b|doubt|rounding|regret|\bUNIT\b|SMALLEST|ROOM|_MARGIN|[A-Z]_ERROR|SLACK"
+)
 _SHARED = re.compile(r"(self\.)?(error|beta|side|risk)|1 - (self\.)?confidence")
 _BOUND = re.compile(
     r"Guarantee|from above|from below|\b[Bb]ound|never (below|above)|at (or )?(above|most|least)"
@@ -85,35 +87,36 @@ def _walk(
     if isinstance(node, ast.Raise | ast.JoinedStr | ast.Import | ast.ImportFrom | ast.Assert):
         return
     if isinstance(node, ast.FunctionDef):
-        if isinstance(node.returns, ast.Name) and node.returns.id in ("str", "None"):
-            bounding = False
-            if node.returns.id == "str":
-                return
-        else:
-            text = ast.get_docstring(node) or ""
-            bounding |= bool(_BOUND.search(text) or _BOUND_NAME.search(node.name))
-            if bounding and ast.unparse(node.returns or node) in ("float", "FloatArray"):
-                yield from _returned(node, scope if inside else f"{scope}.{node.name}".lstrip("."))
+        returned = ast.unparse(node.returns) if node.returns else ""
+        if returned == "str":
+            return
+        text = ast.get_docstring(node) or ""
+        named = bool(_BOUND.search(text) or _BOUND_NAME.search(node.name))
+        bounding = returned != "None" and (bounding or named)
+        if bounding and returned in ("float", "FloatArray"):
+            yield from _returned(node, scope if inside else f"{scope}.{node.name}".lstrip("."))
     if isinstance(node, ast.FunctionDef | ast.ClassDef) and not inside:
         scope = f"{scope}.{node.name}".lstrip(".")
     inside |= isinstance(node, ast.FunctionDef)
+    for field, k, child in _children(node):
+        bound = names if inside else (_bound(child) or names)
+        guard = bounding or (
+            isinstance(node, ast.If) and field == "test" and isinstance(node.body[0], ast.Raise)
+        )
+        for kind, new in _replacements(child, node, field, guard, inside):
+            old_text, new_text = ast.unparse(child), ast.unparse(new).replace(_HOME, "")
+            where, slot = scope if inside else "", (node, field, k)
+            yield kind, where, bound, slot, new, f"{old_text} → {new_text}"
+        yield from _walk(child, scope, bound, inside=inside, bounding=guard)
+
+
+def _children(node: ast.AST) -> Iterator[tuple[str, int | None, ast.AST]]:
+    """Yield the children of a node, with the field and the place they are in."""
     for field, value in ast.iter_fields(node):
-        if field in ("annotation", "returns", "decorator_list"):
-            continue
-        for k, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
-            if not isinstance(child, ast.AST):
-                continue
-            bound = names if inside else (_bound(child) or names)
-            guard = bounding or (
-                isinstance(node, ast.If) and field == "test" and isinstance(node.body[0], ast.Raise)
-            )
-            for kind, new in _replacements(child, node, field, guard, inside):
-                old_text = ast.unparse(child)
-                new_text = ast.unparse(new).replace(_HOME, "")
-                if old_text != new_text:
-                    where = scope if inside else ""
-                    yield kind, where, bound, (node, field, k), new, f"{old_text} → {new_text}"
-            yield from _walk(child, scope, bound, inside=inside, bounding=guard)
+        if field not in ("annotation", "returns", "decorator_list"):
+            for k, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
+                if isinstance(child, ast.AST):
+                    yield field, k, child
 
 
 def _bound(node: ast.AST) -> tuple[str, ...]:
@@ -154,18 +157,27 @@ def _replacements(
     elif isinstance(node, ast.BinOp):
         yield from _arithmetic(node)
     elif isinstance(node, ast.Compare) and bounding and not isinstance(parent, ast.While):
-        for k, op in enumerate(node.ops):
-            if not any(_is_limit(side) for side in (node.left, *node.comparators)):
-                for other in _COMPARISONS.get(type(op), ()):
-                    new = deepcopy(node)
-                    new.ops[k] = other()
-                    yield "comparison", new
+        yield from _comparisons(node)
     if isinstance(parent, ast.Assign | ast.AnnAssign) and field == "value":
         name = " ".join(_bound(parent))
-        if not inside and _SLACK.search(name) and not isinstance(node, ast.Name | ast.Call | ast.Tuple):
+        if (
+            not inside
+            and _SLACK.search(name)
+            and not isinstance(node, ast.Name | ast.Call | ast.Tuple)
+        ):
             yield "slack", ast.Constant(float(name.endswith(("ROOM", "MARGIN"))))
         elif name in ("sensitivity", "HISTOGRAM_MOVES") or "sensitivity)" in ast.unparse(node):
             yield "noise", _times(node, 0.5)
+
+
+def _comparisons(node: ast.Compare) -> Iterator[tuple[str, ast.AST]]:
+    if any(_is_limit(side) for side in (node.left, *node.comparators)):
+        return
+    for k, op in enumerate(node.ops):
+        for other in _COMPARISONS.get(type(op), ()):
+            new = deepcopy(node)
+            new.ops[k] = other()
+            yield "comparison", new
 
 
 def _is_limit(node: ast.expr) -> bool:

@@ -2,7 +2,9 @@
 
 import math
 from fractions import Fraction
+from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import mpmath as mp
 import numpy as np
@@ -11,7 +13,7 @@ from scipy import special, stats
 
 from memberbound.errors import InputError
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, noisy_release, release_slack
-from memberbound.release.ledger_file import _root_up
+from memberbound.release.ledger_file import Ledger, _root_up
 from memberbound.release.noise import (
     COARSE,
     FINE,
@@ -60,8 +62,9 @@ def test_shares_of_a_budget_never_pay_for_more_than_it_has(shares):
             spent += exact
         assert F(budget.mu) ** 2 * (1 - F(1, 10**10)) <= spent <= F(budget.mu) ** 2
         assert abs(budget.left) < 1e-12
-        with pytest.raises(InputError, match="at most"):
-            budget.take("more", 1e-6)
+        for more in (1e-6, None):
+            with pytest.raises(InputError, match="at most"):
+                budget.take("more", more)
 
 
 def test_a_share_pays_once_and_for_the_stated_number_of_vectors():
@@ -220,3 +223,24 @@ def test_what_a_ledger_has_spent_is_the_root_from_above():
         assert F(root) ** 2 >= square
         assert F(math.nextafter(root, 0.0)) ** 2 < square * (1 + F(1, 2**51))
         assert F(root) ** 2 <= square * (1 + F(1, 2**50))
+
+
+def test_slacks_of_a_ledger_add_up_from_above():
+    rng = Random(7)
+    for _ in range(200):
+        slacks = [rng.uniform(1e-12, 1e-6) for _ in range(rng.randint(1, 9))]
+        entries = tuple(SimpleNamespace(mu=0.1, slack=slack) for slack in slacks)
+        ledger = Ledger(Path("a.json"), 0.4, 1.0, 1e-4, entries)
+        assert F(math.nextafter(ledger.slack, 0.0)) < sum(map(F, slacks)) <= F(ledger.slack)
+
+
+def test_distances_of_many_lengths_in_long_doubles():
+    """The last bits: 200 000 lengths, against 64 bits of mantissa."""
+    rng = np.random.default_rng(8)
+    lengths = 10.0 ** rng.uniform(-6, 1.5, 200_000)
+    for scale in (1.0, 0.7, 3.3):
+        ratios = lengths.astype(np.longdouble) / np.longdouble(scale)
+        exact = -np.expm1(-ratios / 2)
+        got = NormExponentialNoise([1.0], scale).distance(lengths)
+        assert (got >= exact).all()
+        assert (got <= exact * (1 + np.longdouble(1e-14))).all()

@@ -1,0 +1,350 @@
+"""Sensitivities of every release of all rows, exactly: what a record moves, by hand.
+
+The noise of a share is paid for by the number that a release states.  Here that number is compared
+with what a replaced record can move, in rationals, and all vectors paid for must be measured.
+"""
+
+import importlib
+import math
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from memberbound import protect, summarize, synthesize
+from memberbound.release import budget as budgets
+from memberbound.release.all_rows import clipping, networks, summaries, synthetic, training
+from memberbound.release.all_rows import network_training as networks_training
+from memberbound.release.all_rows.clipping import (
+    clipped_residuals,
+    on_grid,
+    path_sensitivity,
+    row_lengths,
+    summand_step,
+)
+from memberbound.release.all_rows.histograms import CLASS_SLACK
+from memberbound.release.all_rows.learner_forms import Settings
+from memberbound.release.all_rows.training import fit_private
+from memberbound.release.budget import Budget, release_slack
+from memberbound.release.randomness import InsecureSource
+
+synthesizing = importlib.import_module("memberbound.verbs.synthesize")
+F = Fraction
+ROWS = 240
+BOUNDS = {"weight": [0, 100], "ill": ["no", "yes"]}
+NEAR = F(1, 10**5)
+
+
+def table():
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "patient_id": np.arange(ROWS) + 10**6,
+            "case number": np.arange(ROWS) + 10**7,
+            "amount": rng.normal(50, 20, ROWS).round(2),
+            "weight": rng.uniform(40, 100, ROWS).round(1),
+            "note": rng.choice(["red", "green", "blue"], ROWS),
+            "ill": rng.choice(["no", "yes"], ROWS),
+        }
+    )
+
+
+@pytest.fixture
+def paid(monkeypatch):
+    """Return what is asked of every share: name → (sensitivity, times, vectors measured)."""
+    asked, plain = {}, budgets.BudgetShare.sums
+
+    def sums(share, *, sensitivity, times=1):
+        noise = plain(share, sensitivity=sensitivity, times=times)
+        assert noise.times == times
+        # √times·sensitivity/μ from above, in rationals.
+        assert F(noise.scale) ** 2 * F(share.mu) ** 2 >= times * F(sensitivity) ** 2
+        asked[share.name] = (sensitivity, times, noise)
+        return noise
+
+    monkeypatch.setattr(budgets.BudgetShare, "sums", sums)
+    return asked
+
+
+def assert_moves(asked, name, square):
+    """The squared sensitivity is what a record moves, or hardly more; all vectors are measured."""
+    sensitivity, _, noise = asked[name]
+    assert square <= F(sensitivity) ** 2 <= square * (1 + NEAR), name
+    assert noise.times == 0, name
+
+
+def assert_looks(asked, private, identifiers):
+    """Two histograms per column: one count falls and one rises, 1² + 1²."""
+    assert_moves(asked, "histograms of values", F(2))
+    assert asked["histograms of values"][1] == private
+    assert_moves(asked, "histograms within ranges", F(2))
+    # Numbers of different values of columns called identifiers: each moves by one.
+    if identifiers:
+        assert_moves(asked, "values of columns called identifiers", F(identifiers))
+
+
+def descent(clip):
+    """Twice the clip, and the rounding of two sums of all rows in two stages."""
+    off = ROWS * F(101, 100) * F(1, 2**53) * ((8192 + 16) + (1 + 16))
+    return (2 * F(clip) * (1 + off)) ** 2
+
+
+@pytest.mark.parametrize("learner", ["logistic", "boosting", "svm"])
+def test_models(paid, learner):
+    made = protect(table(), target="ill", learner=learner, bounds=BOUNDS, eta=0.45, insecure_seed=7,
+                   trial=False).released  # fmt: skip
+    assert_looks(paid, 4 - 1, 2)
+    if learner == "boosting":
+        # Whole numbers of 2^30 at most for the leaf of either record, in every round and column.
+        assert_moves(paid, "boosting", F(2 * 2**30) ** 2)
+    else:
+        assert_moves(paid, "gradient descent", descent(made.model.descent.clip))
+    if learner != "svm":
+        # Two cells of one output, each holding 2^30 units of a record: √2.
+        assert_moves(paid, "calibrated probabilities", 2 * F(2**30) ** 2)
+
+
+def test_a_model_with_private_classes_and_weights(paid):
+    settings = Settings(class_weight="balanced")
+    fit_private(table(), "ill", weight="amount", settings=settings, bounds={"weight": [0, 100]},
+                eta=0.45, source=InsecureSource(7), tune=True)  # fmt: skip
+    assert_moves(paid, "class frequencies", F(2))
+    # One score per rate, each within [0, 1].
+    assert_moves(paid, "the trials' scores", F(len(training._RATE_FACTORS)))
+
+
+@pytest.mark.parametrize("rows", [10**5, 10**6 + 1])
+def test_numbers_of_coordinates_and_names_are_paid_in_the_slack(rows):
+    assert F(CLASS_SLACK) == F(1e-9)
+    slack = release_slack(rows)
+    draws = {"draws": lambda *_: rows}
+    public = {"a": synthetic.Range(0.0, 1.0)}
+    known = synthetic.Categories(("no", "yes"))
+    assert training._slack([], public, known, classifier=True, **draws) == slack
+    for features in ([], ["a"]):
+        # Classes that are released by name: one of a single person with probability 1e-9.
+        exact = F(training._slack(features, public, known, classifier=True, **draws))
+        more = F(training._slack(features, public, None, classifier=True, **draws))
+        looks = F(release_slack(rows + training.look_coordinates(1) + len(features)))
+        assert exact == F(release_slack(rows + len(features)))
+        assert looks + F(CLASS_SLACK) <= more <= (looks + F(CLASS_SLACK)) * (1 + F(1, 10**14))
+
+
+STATISTICS = {
+    # Per column the values of two records lie in [-1, 1], or one of them is missing.
+    "mean": ("sums and missing values", 2, F(4 * 2)),
+    "sum": ("sums and missing values", 2, F(4 * 2)),
+    "histogram": ("counts", 1, F(2)),
+    "contingency": ("counts", 2, F(2)),
+    "quantiles": ("counts of halves", 2, F(2)),
+}
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_statistics(paid, statistic):
+    name, _, square = STATISTICS[statistic]
+    columns = {"histogram": ["ill"], "contingency": ["ill", "note"]}.get(
+        statistic, ["weight", "amount"]
+    )
+    bounds = BOUNDS | {"amount": [-100, 200], "note": ["red", "green", "blue"]}
+    summarize(table(), statistic=statistic, columns=columns, bounds=bounds, eta=0.45,
+              insecure_seed=7)  # fmt: skip
+    assert_moves(paid, name, square)
+    sensitivity = F(paid[name][0])
+    if statistic in ("mean", "sum"):
+        assert sensitivity**2 >= square * (1 + F(1, 2**20)) ** 2 * (1 - F(1, 2**50))
+
+
+def test_covariances(paid):
+    """Rows of length √w at most, or a gap of the same length; products x·xᵀ of length w."""
+    bounds = BOUNDS | {"amount": [-100, 200]}
+    summarize(table(), statistic="covariance", columns=["weight", "amount"], bounds=bounds,
+              eta=0.45, insecure_seed=7)  # fmt: skip
+    room = (1 + F(1, 2**20)) ** 2
+    assert_moves(paid, "means", F(4 * 2))
+    assert_moves(paid, "products", F(2 * 2**2))
+    for name in ("means", "products"):
+        assert F(paid[name][0]) ** 2 >= 8 * room * (1 - F(1, 2**50))
+
+
+@pytest.fixture
+def slacks(monkeypatch):
+    """Return the slacks of the budgets that are made."""
+    made, plain = [], Budget.for_eta.__func__
+
+    def for_eta(cls, eta, *, slack, **more):
+        made.append(slack)
+        return plain(cls, eta, slack=slack, **more)
+
+    monkeypatch.setattr(Budget, "for_eta", classmethod(for_eta))
+    return made
+
+
+def is_sum(slack, *terms):
+    """Whether a slack is at least the sum of its terms, and hardly more."""
+    exact = sum(map(F, terms), F(0))
+    return exact <= F(slack) <= exact * (1 + F(1, 10**14))
+
+
+def test_statistics_of_private_columns_pay_for_their_names(paid, slacks):
+    """A text of one person is released by name with probability 1e-9 per column."""
+    for columns in (["note"], ["note", "ill"]):
+        statistic = "histogram" if len(columns) == 1 else "contingency"
+        summarize(table(), statistic=statistic, columns=columns, eta=0.45, insecure_seed=7)
+        assert_moves(paid, "histograms of values", F(2))
+        form = summaries._STATISTICS[statistic]
+        drawn = summaries.look_coordinates(len(columns)) + form.coordinates(len(columns))
+        assert is_sum(slacks.pop(), release_slack(drawn), *[1e-9] * len(columns))
+
+
+@pytest.mark.parametrize("private", [0, 1, 3, 10])
+def test_synthetic_tables_pay_for_the_names_of_private_columns(private):
+    """Twice 1e-9 per column: in the first look or in the second."""
+    columns = dict.fromkeys([f"c{k}" for k in range(private + 2)])
+    public = {f"c{k}": synthetic.Range(0.0, 1.0) for k in range(2)}
+    slack = synthetic._slack(SimpleNamespace(columns=columns), public)
+    width = private + 2
+    drawn = (
+        synthetic.look_coordinates(private)
+        + width * synthetic.MOST_CELLS * 17
+        + width**2 / 2
+        + width * 32**2 * 16
+        + 4 * width * 32 * 16
+        + width * (len(synthetic.FORMATS) + 1)
+    )
+    assert is_sum(slack, release_slack(drawn), *[2e-9] * private)
+
+
+def test_networks_pay_for_what_is_beside_them(monkeypatch):
+    """μ of earlier shares as one step of noise 2/μ, from below; η less the slack, from below."""
+    rng = np.random.default_rng(0)
+    for count in (1, 2, 5, 9):
+        parts = [budgets.BudgetShare("a", mu) for mu in rng.uniform(0.01, 2, count).tolist()]
+        (step,) = networks._as_step(parts)
+        exact, shift = sum(F(part.mu) ** 2 for part in parts), 2 / F(step.noise_multiplier)
+        assert exact <= shift**2 <= exact * (1 + F(1, 10**13))
+    assert networks._as_step([]) == ()
+    seen = {}
+
+    def least(goal, *_, **__):
+        seen["goal"] = goal
+        return 1.2345678
+
+    monkeypatch.setattr(networks, "calibrated_noise_multiplier", least)
+    monkeypatch.setattr(networks.NetworkBudget, "curve", lambda _: SimpleNamespace(eta=0.0))
+    for eta, slack in zip(rng.uniform(0.01, 0.4, 50).tolist(), rng.uniform(0, 1e-3, 50).tolist(),
+                          strict=True):  # fmt: skip
+        made = networks.NetworkBudget.trained(eta, Budget(0.5, slack), 0.1, 10)
+        assert F(seen["goal"].eta) <= F(eta) - F(slack)
+        assert seen["goal"].eta == pytest.approx(eta - slack, rel=1e-12)
+        assert 1.2345678 <= made.training.noise_multiplier <= 1.2345679
+
+
+def test_one_record_reaches_a_sum_of_a_sample_once():
+    """The clip, and the rounding of the sums: half of what replacing a record moves, and that."""
+    rng = np.random.default_rng(2)
+    for clip, rows in zip(rng.uniform(0.1, 3, 100).tolist(), rng.integers(1, 10**6, 100).tolist(),
+                          strict=True):  # fmt: skip
+        block = networks_training.BLOCK_ROWS
+        off = rows * F(101, 100) * F(1, 2**53) * ((block + 16) + (-(-rows // block) + 16))
+        exact = F(clip) * (1 + 2 * off)
+        assert exact <= F(networks_training.step_reach(clip, rows)) <= exact * (1 + F(1, 10**13))
+
+
+def test_synthetic_tables(paid, monkeypatch):
+    monkeypatch.setattr(synthetic, "_LEAST_SIGNAL", 0.0)
+    monkeypatch.setattr(synthesizing, "_fidelity", lambda *_: None)
+    bounds = BOUNDS | {"note": ["red", "green", "blue"], "amount": [-100, 200]}
+    synthesize(table(), target="ill", rows=50, bounds=bounds, eta=0.45, insecure_seed=7)
+    columns = 3  # amount, weight and note
+    pairs = math.comb(columns, 2)
+    assert_moves(paid, "values of columns called identifiers", F(2))
+    assert_moves(paid, "how numbers are written", F(2))
+    assert_moves(paid, "target", F(2))
+    assert_moves(paid, "columns", F(2))
+    assert paid["columns"][1] == columns
+    # Σ|count - expected| of a pair moves by 2.
+    assert_moves(paid, "scores of pairs", F(4 * pairs))
+    if "pairs of the tree" in paid:
+        assert_moves(paid, "pairs of the tree", F(2))
+    # Residuals are cut off at 0.7, which rounding may exceed by 2^-20 of it.
+    assert_moves(paid, "labels", (2 * F(7, 10)) ** 2)
+    assert F(paid["labels"][0]) >= 2 * F(7, 10) * (1 + F(1, 2**20)) * (1 - F(1, 2**50))
+
+
+# ── Clipping ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_a_sum_of_clipped_gradients_moves_is_from_above():
+    rng = np.random.default_rng(1)
+    clips, sizes = rng.uniform(0.01, 9, 210).tolist(), rng.integers(1, 10**7, 210).tolist()
+    for clip, rows, block in zip(clips, sizes, [8192, 64, 1] * 70, strict=True):
+        blocks = -(-rows // block)
+        off = rows * F(101, 100) * F(1, 2**53) * ((block + 16) + (blocks + 16))
+        exact = 2 * F(clip) * (1 + off)
+        assert exact <= F(path_sensitivity(clip, rows, block)) <= exact * (1 + F(1, 10**13))
+
+
+def test_steps_of_summands_leave_room_for_exact_sums():
+    """Lengths add up to records·clip; in units of feature times step that is below 2^52."""
+    for clip in (0.1, 1.0, 0.3, 4.0):
+        for records in (1, 7, 1000, 10**6):
+            step = F(summand_step(clip, records))
+            assert step.numerator == 1 or step.denominator == 1
+            assert math.frexp(float(step))[0] == 0.5
+            assert F(2**51) < 2 * F(clip) * records / (step / 2**13) <= F(2**53)
+            assert F(clip) * records / (step / 2**13) <= F(2**52)
+
+
+def test_features_are_cut_off():
+    assert on_grid(np.array([-9.0, 9.0, 1.00001, np.inf])).tolist() == [-4.0, 4.0, 1.0, 4.0]
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 5])
+def test_clipped_rows_are_never_longer_than_the_clip(outputs):
+    """In rationals; lengths whose squares lose most in rounding are among them."""
+    rng = np.random.default_rng(outputs)
+    features = rng.normal(size=(400, 6))
+    features[::7] *= 1e-160
+    lengths = row_lengths(np.square(features).sum(axis=1), 6, 1.0)
+    residuals = rng.normal(size=(400, outputs)) * 10.0 ** rng.uniform(-3, 6, size=(400, 1))
+    for clip in (0.1, 1.0, 3.3):
+        cut = clipped_residuals(residuals, lengths, clip)
+        for x, r, v in zip(features.tolist(), residuals.tolist(), cut.tolist(), strict=True):
+            long = (sum(F(e) ** 2 for e in x) + 1) * sum(F(e) ** 2 for e in v)
+            assert long <= F(clip) ** 2
+            whole = (sum(F(e) ** 2 for e in x) + 1) * sum(F(e) ** 2 for e in r)
+            assert long >= min(F(clip) ** 2, whole) * (1 - F(1, 10**12))
+
+
+def test_persons_are_cut_off_as_a_whole():
+    rng = np.random.default_rng(3)
+    lengths, residuals = rng.uniform(0.5, 2, 60), rng.normal(size=(60, 2))
+    starts = np.array([0, 1, 4, 20, 59])
+    cut = clipped_residuals(residuals, lengths, 0.7, starts)
+    sizes = [
+        F(n) ** 2 * sum(F(e) ** 2 for e in v)
+        for n, v in zip(lengths.tolist(), cut.tolist(), strict=True)
+    ]
+    for first, last in zip(starts, [*starts[1:], 60], strict=True):
+        with_roots = sum(F(math.sqrt(size)) * (1 - F(1, 2**50)) for size in sizes[first:last])
+        assert with_roots <= F(0.7)
+        assert with_roots >= F(0.7) * F(99, 100) or last - first == 1
+
+
+def test_row_lengths_are_from_above():
+    rng = np.random.default_rng(4)
+    for terms in (1, 3, 50):
+        rows = rng.normal(size=(300, terms))
+        got = row_lengths(np.square(rows).sum(axis=1), terms, 0.5)
+        for row, length in zip(rows.tolist(), got.tolist(), strict=True):
+            exact = sum(F(e) ** 2 for e in row) + F(1, 4)
+            assert exact <= F(length) ** 2 <= exact * (1 + F(1, 10**12))
+    assert row_lengths(np.zeros(2), 3, 0.0).tolist() == [clipping._SHORTEST] * 2
+
+
+def test_a_budget_is_what_its_shares_are_taken_from():
+    budget = Budget(1.5, 1e-9)
+    assert F(budget.take("all").mu) ** 2 <= F(9, 4)
