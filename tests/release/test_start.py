@@ -16,9 +16,9 @@ from memberbound.release.all_rows.gradient import (
     Descent,
     Start,
     TrainingRows,
-    balanced_score,
     descend,
     measure_centre,
+    starting_score,
 )
 from memberbound.release.budget import BudgetShare, NoisySums
 from memberbound.release.randomness import InsecureSource
@@ -144,12 +144,16 @@ def test_a_loud_mean_is_shrunk_and_a_clear_one_is_kept():
     assert np.sqrt(np.mean(np.square(loud))) < 0.95 * scale
 
 
-@pytest.mark.parametrize("share", [0.001, 0.05, 0.3, 0.5, 0.8, 0.99])
 @pytest.mark.parametrize("clip", [0.1, 1.0])
-def test_clipped_residuals_of_both_classes_balance_at_the_start(share, clip):
-    p = special.expit(balanced_score(share, clip))
-    lower, upper = min(p, clip), min(1 - p, clip)
-    assert (1 - share) * lower == pytest.approx(share * upper, rel=0.12)
+def test_a_start_balances_clipped_residuals_of_a_rare_class(clip):
+    for share in (0.001, 0.01, 0.05):
+        score = starting_score(share, clip)
+        assert score == pytest.approx(-starting_score(1 - share, clip), rel=1e-9)
+        p = special.expit(score)
+        others, few = (1 - share) * min(p, clip), share * min(1 - p, clip)
+        assert others == pytest.approx(few, rel=0.3)
+    assert starting_score(0.5, clip) == 0.0
+    assert abs(starting_score(0.49, clip)) < 0.15  # no jump where classes are alike
 
 
 def rare_people(rows, seed):

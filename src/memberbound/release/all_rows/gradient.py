@@ -127,20 +127,27 @@ class Start:
     score: float
     centre: FloatArray = field(default_factory=lambda: np.zeros(0))
 
+    def mean_score(self, model: GradientModel) -> float:
+        """Return the score that a linear model of one score gives to the mean row."""
+        return float(self.centre @ model.coefficients[:, 0] + model.intercepts[0])
+
     @property
     def length(self) -> float:
         """Typical length of a centred row; that of a row is 1."""
         return math.sqrt(max(_LEAST_SQUARE, 1.0 - float(self.centre @ self.centre)))
 
 
-def balanced_score(share: float, clip: float) -> float:
-    """Return the constant log-odds at which clipped residuals of two classes add up to 0.
+def starting_score(share: float, clip: float) -> float:
+    """Return constant log-odds for two classes, of which the second has this share.
 
-    ``share`` is that of the second class.  Residuals of the rarer class are near 1 and clipped.
+    Clipped residuals of a rare class and of the others add up to 0 at the first of two scores.  The
+    more alike the classes are, the less that pulls, and the nearer is the log-odds of the share.
     """
     rare = min(share, 1.0 - share)
     residual = min(clip, 1.0 - rare) * rare / (1.0 - rare)
-    return math.copysign(float(special.logit(residual)), share - 0.5)
+    balanced, own = float(special.logit(residual)), float(special.logit(rare))
+    pull = 1.0 - 2.0 * rare
+    return math.copysign(pull * balanced + (1.0 - pull) * own, share - 0.5)
 
 
 def _score_grid(theta: FloatArray) -> FloatArray:

@@ -24,10 +24,10 @@ from memberbound.release.all_rows.gradient import (
     GradientModel,
     Start,
     TrainingRows,
-    balanced_score,
     descend,
     measure_centre,
     most_draws,
+    starting_score,
 )
 from memberbound.release.all_rows.learner_forms import Settings
 from memberbound.release.all_rows.losses import Loss
@@ -137,7 +137,7 @@ class LinearTrainer:
         centre = measure_centre(
             rows, budget.take("means of features", CENTRE_SHARE), records=records
         )
-        return Start(balanced_score(share, CLASS_CLIP), centre)
+        return Start(starting_score(share, CLASS_CLIP), centre)
 
     def fit(
         self,
@@ -214,7 +214,7 @@ class BoostingTrainer:
         share: float,
     ) -> Start:
         """Start where both classes pull alike."""
-        return Start(balanced_score(share, LEAF_CLIP))
+        return Start(starting_score(share, LEAF_CLIP))
 
     def fit(
         self,

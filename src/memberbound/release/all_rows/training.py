@@ -160,7 +160,10 @@ def fit_private(
         signal = None
         if start is not None:
             signal = spent.mu * count * min(share, 1.0 - share) * rate_factor
-            model = model.rescale(1.0, np.array([-start.score]))
+            typical = start.score
+            if isinstance(model, GradientModel):
+                typical = start.mean_score(model)
+            model = model.rescale(1.0, np.array([-typical]))
         line = probability_line(
             model,
             rows,
