@@ -152,10 +152,11 @@ def smooth(noisy: FloatArray, scale: float) -> FloatArray:
     return means
 
 
-def merge(counts: FloatArray, ordered: int, most: int) -> IntArray:
+def merge(counts: FloatArray, ordered: int, most: int, least: float = math.inf) -> IntArray:
     """Return at most ``most`` runs of cells of about equal mass, as the run of every cell.
 
-    Only the first ``ordered`` cells have neighbours.  Of the others the largest have their own run
+    Beside heavy cells the others' runs may be smaller, down to ``least`` records.  Only the first
+    ``ordered`` cells have neighbours.  Of the others the largest have their own run
     and the rest share the last one, empty cells among them.
 
     Examples:
@@ -172,7 +173,7 @@ def merge(counts: FloatArray, ordered: int, most: int) -> IntArray:
     own = min(filled, most if not ordered else most // 2)
     used = 0
     if ordered:
-        runs[:ordered] = _equal_runs(np.maximum(counts[:ordered], 0.0), max(1, most - own))
+        runs[:ordered] = _equal_runs(np.maximum(counts[:ordered], 0.0), max(1, most - own), least)
         used = int(runs[ordered - 1]) + 1
     if own == 0:
         runs[ordered:] = max(used - 1, 0)
@@ -183,20 +184,27 @@ def merge(counts: FloatArray, ordered: int, most: int) -> IntArray:
     return runs
 
 
-def _equal_runs(mass: FloatArray, most: int) -> IntArray:
-    """Return runs of neighbouring cells of about equal mass; heavy cells stay alone."""
+def _equal_runs(mass: FloatArray, most: int, least: float) -> IntArray:
+    """Return runs of neighbouring cells; heavy cells stay alone, the others have equal mass.
+
+    The mass is an equal share of the total, or ``least`` where that is less: beside one heavy cell
+    the others keep a resolution of their own.
+    """
     if len(mass) <= most:
         return np.arange(len(mass))
     total = max(float(mass.sum()), 1e-9)
-    middle = (np.cumsum(mass) - mass / 2) / total
-    for pieces in range(most, 1, -1):
-        alone = mass >= total / pieces
-        cuts = (np.diff(np.floor(middle * pieces)) > 0) | alone[1:] | alone[:-1]
+    heavy = mass >= total / most
+    light = np.where(heavy, 0.0, mass)
+    rest = float(light.sum())
+    pieces = int(rest / min(least, total / most))
+    for count in range(min(max(pieces, 1), most), 0, -1):
+        middle = (np.cumsum(light) - light / 2) / max(rest, 1e-9)
+        cuts = (np.diff(np.floor(middle * count)) > 0) | heavy[1:] | heavy[:-1]
         if cuts.sum() < most:
             return np.concatenate([[0], np.cumsum(cuts)])
     # Too few runs to keep heavy cells alone: cut by mass only.
-    cuts = np.diff(np.floor(middle * most)) > 0
-    return np.concatenate([[0], np.cumsum(cuts)])
+    middle = (np.cumsum(mass) - mass / 2) / total
+    return np.concatenate([[0], np.cumsum(np.diff(np.floor(middle * most)) > 0)])
 
 
 def rake(table: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray:

@@ -109,13 +109,17 @@ _COLUMN_SHARES, _FURTHER_SHARES = (0.85, 0.5), (0.0, 0.6)
 _LARGEST_SCORE_NOISE = 0.25
 #: Bins of a column with neighbouring cells, and of any other; groups of the target; blocks.
 _MOST_BINS, _MOST_LABEL_BINS, _MOST_GROUPS, _MOST_BLOCKS = 12, 40, 16, 32
+#: Beside heavy cells, bins may be smaller than an equal share, down to this many noise scales.
+_BIN_SCALES = 6.0
 #: A column with this many cells more than bins is not worth merging.
 _FEW_MORE = 4
 #: Further pairs, for every column.
 _FURTHER_PER_COLUMN = 2
 #: A pair with this share of the largest possible score may be a function: it is measured finer.
 _FUNCTION_SHARE = 0.65
-#: … and estimated by steps, where one column has this many times as many values.
+#: … if one of its columns has at most this many values.
+_MOST_CODES = 20
+#: … It is estimated by steps, where one column has this many times as many values.
 _STEP_ROWS = 3
 #: Expected distance of a pair from the truth, as a share of the records, that sets its blocks.
 _PAIR_ERROR = 0.15
@@ -485,6 +489,8 @@ def _diversity(counts: FloatArray) -> float:
 def _finest_maps(first: ReleasedColumn, second: ReleasedColumn) -> tuple[IntArray, IntArray]:
     """Return maps to as many codes as a table of two columns can have: the smaller one's first."""
     filled = [int(np.count_nonzero(column.weights)) for column in (first, second)]
+    if min(filled) > _MOST_CODES:
+        return first.block_of_cell, second.block_of_cell
     sizes = [min(size, _MOST_BLOCKS) for size in filled]
     large = int(filled[1] > filled[0])
     sizes[large] = min(filled[large], _MOST_BLOCKS**2 // max(sizes[1 - large], 1))
@@ -565,7 +571,8 @@ class _Measuring:
                     column, sums.measure(counts), sums.scale, float(self.records)
                 )
                 most = _MOST_BINS if column.ordered else _MOST_LABEL_BINS
-                bins[place] = merge(fine[place], column.ordered, most)
+                least = _BIN_SCALES * sums.scale
+                bins[place] = merge(fine[place], column.ordered, most, least)
         counting = self.sums(_COLUMNS, sensitivity=HISTOGRAM_MOVES, times=len(cells))
         cliques = [(place,) for place in range(len(cells))]
         exact = self.rows.sum(LabelledRows.counts, cliques, bins, len(self.groups))
