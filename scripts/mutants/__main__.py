@@ -512,6 +512,7 @@ def main() -> int:
     os.chdir(ROOT)
     arguments = ["-qq", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", "--disable-warnings"]
     # Not below the usual folder, which other runs of pytest tidy up.
+    CACHE.mkdir(parents=True, exist_ok=True)
     arguments += ["-o", "tmp_path_retention_policy=none", f"--basetemp={CACHE / str(os.getpid())}"]
     arguments += [f"--ignore={name}" for name in SETTINGS["wording"]]
     problem = pytest.main([*arguments, *tests], plugins=[runner])
