@@ -1,4 +1,5 @@
-# Everything runs inside .venv, which the first target that needs it creates.
+# Everything runs inside .venv, which the first target that needs it creates. Each target installs
+# only what it needs: the package for `study` and `serve`, test tools, linters, documentation.
 # PYTHON=… chooses the interpreter, PYTHONS=… those of test-pythons, WORKERS=… the number of test
 # processes, TORCH=… a requirement for PyTorch (such as torch==2.13.0) that is installed first, and
 # Opacus with it, held to the same torch; without it their tests are skipped.
@@ -16,7 +17,14 @@ WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 TORCH ?=
 OPACUS := opacus>=1.5
 BIN := .venv/bin
-STAMP := .venv/.installed
+# One file per set of installed packages, newer than pyproject.toml exactly when the set fits it:
+# a second run calls neither venv nor pip.
+PACKAGE := .venv/.package
+TESTS := .venv/.tests
+LINT := .venv/.lint
+PAGES := .venv/.pages
+TOOLS := .venv/.tools
+RIVALS := .venv/.rivals
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
 # Several test processes share the cores already; BLAS must not multiply them.  A file stays in one
@@ -35,38 +43,38 @@ export NO_MKDOCS_2_WARNING := 1
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' Makefile
 
-study: $(STAMP) ## certify, audit and protect on the embedded data: reports/study/report.html
+study: $(PACKAGE) ## certify, audit and protect on the embedded data: reports/study/report.html
 	@$(BIN)/python scripts/example_data.py examples/data
 	@$(BIN)/memberbound study --out reports/study --force
 
-serve: $(STAMP) ## the web calculator on this machine
+serve: $(PACKAGE) ## the web calculator on this machine
 	@$(BIN)/memberbound serve
 
 # COVERAGE=1 also measures which lines of the package the tests run; that takes longer.
 COVERAGE ?=
-test: $(STAMP) ## the tests and the doctests of src, but for the two below; the same every time
+test: $(TESTS) ## the tests and the doctests of src, but for the two below; the same every time
 	$(BIN)/python -m pytest -n $(WORKERS) $(SHARED_OUT) $(if $(COVERAGE),--cov --cov-report=)
 	@$(if $(COVERAGE),echo "coverage: $$($(BIN)/python -m coverage report --format=total) % of the lines",:)
 
 # What listens on ports or starts programs of others; skipped with a reason where one is absent.
-test-outside: $(STAMP) ## the tests of the running server, in a browser (Chromium), on Spark (Java), on a dask cluster
+test-outside: $(TESTS) ## the tests of the running server, in a browser (Chromium), on Spark (Java), on a dask cluster
 	$(BIN)/python -m pytest -n $(WORKERS) --dist load -m "(browser or cluster or server) and not long"
 
-test-long: $(STAMP) ## the tests marked long, and property tests with new random examples
+test-long: $(TESTS) ## the tests marked long, and property tests with new random examples
 	MEMBERBOUND_EXAMPLES=explore $(BIN)/python -m pytest -n $(WORKERS) $(SHARED_OUT) -m "long or hypothesis"
 
 # Verdicts are kept in build/mutants, so that a run that was stopped goes on where it was.
 test-mutants: export PYTHONPATH := $(CURDIR)/scripts
-test-mutants: $(STAMP) ## small faults in the modules that certificates rest on: the tests notice 97 % (hours)
+test-mutants: $(TESTS) ## small faults in the modules that certificates rest on: the tests notice 97 % (hours)
 	$(BIN)/python -m mutants --jobs $(WORKERS)
 
 test-mutants-sample: export PYTHONPATH := $(CURDIR)/scripts
-test-mutants-sample: $(STAMP) ## 40 of these faults, each with the test that notices it
+test-mutants-sample: $(TESTS) ## 40 of these faults, each with the test that notices it
 	$(BIN)/python -m mutants --fixed --least 1 --jobs $(WORKERS)
 
 # The oldest versions that pyproject.toml allows of what memberbound needs, with today's test tools.
 OLDEST := .venv-oldest/bin/python
-test-oldest: $(STAMP) ## import and a part of the tests with the oldest dependencies allowed
+test-oldest: $(TESTS) $(TOOLS) ## import and a part of the tests with the oldest dependencies allowed
 	@if [ ! -x $(OLDEST) ]; then $(BIN)/uv venv -q --python $(BIN)/python .venv-oldest; fi
 	@$(BIN)/uv pip compile -q --resolution lowest-direct --no-header pyproject.toml \
 		--extra web --extra skops --extra dask -o .venv-oldest/oldest.txt
@@ -81,7 +89,7 @@ test-oldest: $(STAMP) ## import and a part of the tests with the oldest dependen
 # the test tools but neither torch nor pyspark.  One that fails does not keep the next from running.
 PYTHONS ?= $(shell sed -n 's/.*Python :: \(3\.[0-9]*\)".*/python\1/p' pyproject.toml)
 NUMBER := import sys; print("%d.%d" % sys.version_info[:2]) if sys.version_info >= (3, 11) else exit(1)
-test-pythons: $(STAMP) ## the tests under each other Python that is here, or those that PYTHONS=… names
+test-pythons: $(TESTS) $(TOOLS) ## the tests under each other Python that is here, or those that PYTHONS=… names
 	@own=$$($(BIN)/python -c '$(NUMBER)'); absent=(); failed=(); \
 	for python in $(PYTHONS); do \
 		version=$$("$$python" -c '$(NUMBER)' 2>/dev/null </dev/null) || { absent+=("$$python"); continue; }; \
@@ -98,7 +106,7 @@ test-pythons: $(STAMP) ## the tests under each other Python that is here, or tho
 	if [ $${#absent[@]} -gt 0 ]; then echo "not here or too old: $${absent[*]} (name others: make test-pythons PYTHONS=…)"; fi; \
 	if [ $${#failed[@]} -gt 0 ]; then echo "failed: Python $${failed[*]}" >&2; exit 1; fi
 
-constraints: $(STAMP) ## resolve constraints.txt anew
+constraints: $(TOOLS) ## resolve constraints.txt anew
 	@mkdir -p build
 	@grep '^#' constraints.txt > build/constraints.txt
 	@$(BIN)/uv pip compile -q --python-version 3.11 --no-header --no-annotate pyproject.toml \
@@ -106,7 +114,7 @@ constraints: $(STAMP) ## resolve constraints.txt anew
 		-o build/resolved.txt
 	@cat build/constraints.txt build/resolved.txt > constraints.txt
 
-check: $(STAMP) ## ruff, its formatter, mypy, the order of imports, spelling and style
+check: $(TESTS) $(LINT) ## ruff, its formatter, mypy, the order of imports, spelling and style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -115,14 +123,14 @@ check: $(STAMP) ## ruff, its formatter, mypy, the order of imports, spelling and
 	@# .proselintrc.json leaves out typography and repeated words: those of code and of tables.
 	$(BIN)/proselint check README.md CONTRIBUTING.md CHANGELOG.md docs paper
 
-PAGES := README.md docs/tutorial.md docs/howto/explain.md docs/howto/certify-a-table.md docs/howto/make-a-table-safe.md \
+SHOWN := README.md docs/tutorial.md docs/howto/explain.md docs/howto/certify-a-table.md docs/howto/make-a-table-safe.md \
 	docs/howto/protect-a-model.md
 readme: export PYTHONPATH := $(CURDIR)/scripts
-readme: $(STAMP) ## write what commands print now into README.md and the pages that show it
-	$(BIN)/python -m documentation.shown $(PAGES)
+readme: $(TESTS) ## write what commands print now into README.md and the pages that show it
+	$(BIN)/python -m documentation.shown $(SHOWN)
 
 docs: export PYTHONPATH := $(CURDIR)/scripts
-docs: $(STAMP) ## the documentation: plain Markdown into build/docs, pages into site/
+docs: $(TESTS) $(PAGES) ## the documentation: plain Markdown into build/docs, pages into site/
 	$(BIN)/python -m documentation
 	$(BIN)/mkdocs build --strict 2>&1 | { grep -vE "^INFO" || true; }
 	@echo "documentation: site/index.html"
@@ -131,7 +139,7 @@ docs: $(STAMP) ## the documentation: plain Markdown into build/docs, pages into 
 # in sight, answers, studies a small table and serves.
 TRIAL := BEGIN { print "age,smoker,ill"; for (i = 0; i < 300; i++) \
 	print 18 + i * 7 % 70 "," i % 3 "," (i * 7 % 70 > 35 ? "yes" : "no") }
-wheel: $(STAMP) ## the wheel, tried in an environment of its own: dist/
+wheel: $(TOOLS) ## the wheel, tried in an environment of its own: dist/
 	@rm -rf dist build/fresh build/trial*
 	@mkdir -p build
 	@$(BIN)/python -m pip wheel -qq --no-deps --wheel-dir dist .
@@ -153,7 +161,7 @@ paper: ## the JOSS paper as a page, with pandoc: build/paper.html
 	@pandoc paper/paper.md --citeproc --bibliography paper/paper.bib --fail-if-warnings -s -o build/paper.html
 	@echo "paper: build/paper.html"
 
-bench: $(STAMP) ## every script in benchmarks/, one after the other
+bench: $(TESTS) $(RIVALS) ## every script in benchmarks/, one after the other
 	@shopt -s nullglob; scripts=(benchmarks/*.py); \
 	if [ $${#scripts[@]} -eq 0 ]; then echo "benchmarks/ holds no script." >&2; exit 1; fi; \
 	for script in "$${scripts[@]}"; do echo "── $$script"; $(BIN)/python "$$script"; done
@@ -164,9 +172,14 @@ clean: ## remove caches and everything that is built, but not .venv
 	find . -path './.venv*' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 	find . -path './.venv*' -prune -o -name '*.egg-info' -type d -prune -exec rm -rf {} +
 
-# The stamp is newer than pyproject.toml exactly when the environment fits it, so a second
-# run calls neither venv nor pip.
-$(STAMP): pyproject.toml
+# pip's lines as one line that changes, on a terminal; its errors and warnings as they are.
+PIP := $(BIN)/python -m pip install --progress-bar off
+SHOW := awk -v tty="$$([ -t 2 ] && echo 1)" ' \
+	/^(ERROR|WARNING|error:)/ { print > "/dev/stderr" } \
+	tty && /^(Collecting|Downloading|Installing)/ { printf "\r\033[K%.76s", $$0 > "/dev/stderr" } \
+	END { if (tty) printf "\r\033[K" > "/dev/stderr" }'
+
+$(PACKAGE): pyproject.toml
 	@if [ ! -x $(BIN)/python ]; then \
 		if [ -z "$(PYTHON)" ] || ! "$(PYTHON)" -c '$(NEW_ENOUGH)' 2>/dev/null; then \
 			echo "memberbound needs Python 3.11 or newer; found: $$("$(PYTHON)" --version 2>&1 || true)." \
@@ -181,10 +194,34 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -c '$(NEW_ENOUGH)' || { \
 		echo ".venv holds $$($(BIN)/python --version), memberbound needs 3.11 or newer: remove .venv." >&2; \
 		exit 1; }
-	@echo "── installing memberbound and its tools into .venv (once, about a minute)"
-	@$(BIN)/python -m pip install -qq 'pip>=25.1'
-	@if [ -n "$(TORCH)" ]; then $(BIN)/python -m pip install -qq "$(TORCH)" && \
-		$(BIN)/python -m pip install -qq "$(TORCH)" '$(OPACUS)' || \
+	@echo "── installing memberbound into .venv (once, about half a minute)"
+	@$(PIP) 'pip>=25.1' 2>&1 | $(SHOW)
+	@$(PIP) --editable '.[web,skops]' 2>&1 | $(SHOW)
+	@touch $@
+
+$(TESTS): $(PACKAGE)
+	@echo "── installing the test tools into .venv (once, about a minute)"
+	@if [ -n "$(TORCH)" ]; then $(PIP) "$(TORCH)" 2>&1 | $(SHOW) && \
+		$(PIP) "$(TORCH)" '$(OPACUS)' 2>&1 | $(SHOW) || \
 		echo "$(TORCH) with Opacus cannot be installed here: tests that need them are skipped." >&2; fi
-	@$(BIN)/python -m pip install -qq --editable . --group dev
+	@$(PIP) --group test 2>&1 | $(SHOW)
+	@touch $@
+
+$(LINT): $(PACKAGE)
+	@echo "── installing the linters into .venv (once)"
+	@$(PIP) --group lint 2>&1 | $(SHOW)
+	@touch $@
+
+$(PAGES): $(PACKAGE)
+	@echo "── installing the documentation tools into .venv (once)"
+	@$(PIP) --group docs 2>&1 | $(SHOW)
+	@touch $@
+
+$(TOOLS): $(PACKAGE)
+	@$(PIP) --group tools 2>&1 | $(SHOW)
+	@touch $@
+
+$(RIVALS): $(PACKAGE)
+	@echo "── installing the libraries that benchmarks compare with into .venv (once)"
+	@$(PIP) --group bench 2>&1 | $(SHOW)
 	@touch $@
