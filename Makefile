@@ -172,10 +172,11 @@ clean: ## remove caches and everything that is built, but not .venv
 	find . -path './.venv*' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 	find . -path './.venv*' -prune -o -name '*.egg-info' -type d -prune -exec rm -rf {} +
 
-# pip's lines as one line that changes, on a terminal; its errors and warnings as they are.
-PIP := $(BIN)/python -m pip install --progress-bar off
+# pip's lines as one line that changes, on a terminal; its errors as they are.
+# Without compiling: Python compiles the modules that are imported, which are a fraction.
+PIP := $(BIN)/python -m pip install --no-compile --progress-bar off
 SHOW := awk -v tty="$$([ -t 2 ] && echo 1)" ' \
-	/^(ERROR|WARNING|error:)/ { print > "/dev/stderr" } \
+	/^ERROR/ { print > "/dev/stderr" } \
 	tty && /^(Collecting|Downloading|Installing)/ { printf "\r\033[K%.76s", $$0 > "/dev/stderr" } \
 	END { if (tty) printf "\r\033[K" > "/dev/stderr" }'
 
