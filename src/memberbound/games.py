@@ -144,6 +144,11 @@ def record_name(unit: str | None) -> str:
     return "row" if unit is None else "person"
 
 
+def member_name(unit: str | None) -> Literal["record", "person"]:
+    """Return the noun for who is in or out: a record, or a person where a column identifies one."""
+    return "record" if unit is None else "person"
+
+
 def independent_records(unit: str | None, when: str = "") -> tuple[str, ...]:
     """Return the assumptions about the records of the i.i.d. game."""
     if unit is not None:

@@ -7,7 +7,17 @@ import pandas as pd
 import pytest
 from tests.oracle.replay import published, replayed
 
-from memberbound import protect, summarize, synthesize
+from memberbound import (
+    audit_learner,
+    explain,
+    harden,
+    ledger,
+    population,
+    protect,
+    protect_half,
+    summarize,
+    synthesize,
+)
 
 BOUNDS = {"age": [0, 90], "ill": ["no", "yes"]}
 ASKED = {"eta": 0.4, "insecure_seed": 1}
@@ -114,3 +124,53 @@ def test_with_a_unit_every_sentence_says_person(verb):
     plain = VERBS[verb](people(SEVERAL))
     assert "any record's membership" in plain.sentence
     assert "(record replaced" in plain.summary()
+
+
+def with_ledger(show):
+    """Ask about a ledger with one release of numbers."""
+
+    def ask(table, unit, folder):
+        book = folder / f"{unit}.json"
+        ledger(book, limit_eta=0.45)
+        summarize(table, statistic="mean", columns="age", unit=unit, ledger=book, eta=0.2)
+        return show(book)
+
+    return ask
+
+
+#: Verbs of the other games use the first row of each person; ledgers know what they are about.
+OTHERS = {
+    "protect-half": lambda table, unit, _: protect_half(
+        table, statistic="mean", columns="age", unit=unit, insecure_seed=1
+    ),
+    "population": lambda table, unit, _: population(table, columns="age", unit=unit, epsilon=1.0),
+    "population, vacuous": lambda table, unit, _: population(
+        table, columns="age", unit=unit, epsilon=900.0
+    ),
+    "audit-learner": lambda table, unit, _: audit_learner(
+        table,
+        target="ill",
+        columns="age",
+        unit=unit,
+        learner="tree",
+        attacks=["loss"],
+        shadows=8,
+        workers=1,
+    ),
+    "harden": lambda table, unit, _: harden(table, columns="ill", unit=unit, security=0.1),
+    "ledger": with_ledger(ledger),
+    "explain": with_ledger(lambda book: explain(ledger=book)),
+}
+
+
+@pytest.mark.parametrize("verb", OTHERS)
+def test_with_a_unit_the_other_verbs_say_person(verb, tmp_path):
+    found = OTHERS[verb](people(SEVERAL), "Patient-Nr", tmp_path)
+    spoken = [found.sentence, *getattr(found, "warnings", ()), found.summary()]
+    spoken += [success.what for success in getattr(found, "successes", lambda _: ())("ceiling")]
+    assert re.search(r"\bpersons?\b", found.sentence)
+    assert not [text for text in spoken if re.search(r"\brecords?\b", text)]
+    # Negative control: without one it is a record.
+    plain = OTHERS[verb](people(SEVERAL), None, tmp_path)
+    assert re.search(r"\brecord('s)?\b", plain.sentence)
+    assert not re.search(r"\bpersons?\b", plain.sentence)

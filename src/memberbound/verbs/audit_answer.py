@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypedDict
 
-from memberbound.answers import Answer, Lower, OmitEmpty, computed
+from memberbound.answers import INTERNAL, Answer, Lower, OmitEmpty, computed
 from memberbound.attacks.checks import LawTest
 from memberbound.attacks.model_audit import Groups, ModelAudit, Recognised
 from memberbound.attacks.one_run import OneRun
@@ -20,7 +20,7 @@ from memberbound.attacks.scores import (
 )
 from memberbound.errors import fraction
 from memberbound.files import check_output
-from memberbound.games import Game
+from memberbound.games import Game, member_name
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import down
 from memberbound.quantities import NO_LEAK, confident, percent
@@ -52,9 +52,8 @@ class AuditAnswer(Answer, Limited):
 
     FAILS_ON: ClassVar = ("estimate", "floor")
     COMPARED: ClassVar = "the success of the best attack tried (one candidate in two is a member)"
-    #: Words of the sentence: what was attacked, about whom, and what the numbers do not mean.
+    #: Words of the sentence: what was attacked, and what the numbers do not mean.
     ATTACKED: ClassVar[str] = ""
-    ABOUT: ClassVar[str] = ""
     CAUTION: ClassVar[str] = "This is no guarantee: other attacks may achieve more."
 
     game: Game
@@ -66,6 +65,7 @@ class AuditAnswer(Answer, Limited):
     theorems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     records_out: str | None = None
+    unit: str | None = field(default=None, metadata=INTERNAL)
 
     @property
     def floor(self) -> float | None:
@@ -93,7 +93,7 @@ class AuditAnswer(Answer, Limited):
             gaps = {name: a["advantage"]["estimate"] or 0.0 for name, a in self.attacks.items()}
             best = max(gaps, key=gaps.__getitem__)
             estimate = gaps[best]
-        what = f"best attack tried ({best}), average record"
+        what = f"best attack tried ({best}), average {member_name(self.unit)}"
         if lower is None:
             # Not called a leak; but nothing speaks for the model either, so the limit stands.
             return (Success(f"{what}{NOT_COMPARABLE}"),)
@@ -112,8 +112,13 @@ class AuditAnswer(Answer, Limited):
             least = f", at least {percent(down((1 + lower) / 2), 'lower')} with {sure}"
         return (
             f"The best attack tried{self.ATTACKED} ({self.best}) is right about {right} of the time"
-            f"{self.ABOUT}{least} (blind guessing: 50 %). {self.caution}"
+            f"{self.about}{least} (blind guessing: 50 %). {self.caution}"
         )
+
+    @property
+    def about(self) -> str:
+        """About whom the attack is right, where the sentence says so."""
+        return ""
 
     @property
     def caution(self) -> str:

@@ -30,6 +30,7 @@ from memberbound.declarations import (
 )
 from memberbound.errors import fraction, whole_number
 from memberbound.files import write_table
+from memberbound.games import member_name
 from memberbound.learners.examples import read_examples
 from memberbound.learners.names import learner_from_name
 from memberbound.learners.refits import Scheduler, cache_folder, connect
@@ -50,7 +51,6 @@ class LearnerAudit(AuditAnswer):
     """What attacks reached on models of a learner; ``records`` says it of every record."""
 
     VERB: ClassVar = "audit-learner"
-    ABOUT: ClassVar = " on the average record"
 
     population: int
     models: int
@@ -61,22 +61,27 @@ class LearnerAudit(AuditAnswer):
     roles: dict[str, str] = field(default_factory=dict)
     detail: ShadowAudit = field(metadata=INTERNAL)
 
+    @property
+    def about(self) -> str:
+        """About whom the attack is right."""
+        return f" on the average {member_name(self.unit)}"
+
     def details(self) -> str:
         """Return readable lines below the table of attacks."""
-        records = self.records
+        records, who = self.records, member_name(self.unit)
         text = (
-            f"\n\nrecords with a leak shown: {records.exposed_records} "
+            f"\n\n{who}s with a leak shown: {records.exposed_records} "
             f"({records.targets} attacked models)"
         )
         proved = [item for item in records.most_exposed[:5] if item.proved]
         for item in proved:
             text += (
-                f"\n  record {item.record}: right {marked(item.estimate, 'estimate')} of the "
+                f"\n  {who} {item.record}: right {marked(item.estimate, 'estimate')} of the "
                 f"time, proved {marked(item.lower, 'audit', blind=records.blind_accuracy)}"
             )
         if proved:
             text += (
-                "\n  (floors hold for all records at once, confidence "
+                f"\n  (floors hold for all {who}s at once, confidence "
                 f"{confident(records.confidence)})"
             )
         return text
@@ -185,7 +190,8 @@ def audit_learner(
         )
     answer = audit_run(run, attacks=attacks, confidence=sure, fpr=rates)
     selection = examples.selection
-    answer = replace(answer, warnings=(*answer.warnings, *selection.notes), roles=selection.roles)
+    warnings = (*answer.warnings, *selection.notes)
+    answer = replace(answer, warnings=warnings, roles=selection.roles, unit=unit)
     if out is None:
         return answer
     exposure = answer.records

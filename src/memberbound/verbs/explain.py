@@ -44,6 +44,7 @@ from memberbound.games import (
     Adjacency,
     NeighbourGame,
     gamma_from_priors,
+    member_name,
 )
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import down
@@ -235,7 +236,8 @@ class Explanation(Answer, Limited):
         """Return what a limit is about: the accuracy of any attack on any record."""
         del on
         blind = max(self.prior, 1 - self.prior)
-        return (Success("any attack on any record", blind, ceiling=self.accuracy_upper),)
+        what = f"any attack on any {member_name(self.parameters.unit)}"
+        return (Success(what, blind, ceiling=self.accuracy_upper),)
 
     @property
     def setting(self) -> str:
@@ -267,6 +269,7 @@ class Explanation(Answer, Limited):
     @computed
     def sentence(self) -> str:
         """A sentence a lawyer understands; every number in it is rounded to the safe side."""
+        who = member_name(self.parameters.unit)
         lead = f"With {self.setting}, "
         if self.target is not None:
             lead = f"To keep {self.target}, use {self.setting}: then "
@@ -278,7 +281,7 @@ class Explanation(Answer, Limited):
         else:
             blind = percent(max(self.prior, 1 - self.prior), "upper")
             success = (
-                "no attacker is right about a record's membership more than "
+                f"no attacker is right about a {who}'s membership more than "
                 f"{percent(self.accuracy_upper, 'upper')} of the time{odds} (blind guessing: "
                 f"{blind})."
             )
@@ -290,11 +293,11 @@ class Explanation(Answer, Limited):
                 f"identifies at most {percent(self.tpr_upper[repr(alpha)], 'upper')} of the "
                 "members."
             )
-        other = "the same data without that record"
+        other = f"the same data without that {who}"
         if self.adjacency == "replace-one":
-            other = "another record in its place"
+            other = f"another {who} in its place"
         parts.append(
-            f"This holds for {_COVERED[self.notion]}, every record and every attack; “out” means "
+            f"This holds for {_COVERED[self.notion]}, every {who} and every attack; “out” means "
             f"training on {other}."
         )
         return " ".join(parts)
@@ -322,7 +325,7 @@ class Explanation(Answer, Limited):
             ("adjacency", self.adjacency),
             (f"attack success at prior {significant(self.prior, 'given')}", accuracy),
             *((name, marked(v, "certificate", quantity, 6)) for name, v, quantity in bounds),
-            *(mu_row(*pair) for pair in summed_up),
+            *(mu_row(*pair, member_name(self.parameters.unit)) for pair in summed_up),
         ]
 
 

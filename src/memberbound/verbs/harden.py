@@ -32,7 +32,7 @@ from memberbound.files import (
     write_table,
     write_text,
 )
-from memberbound.games import IidGame
+from memberbound.games import IidGame, member_name
 from memberbound.iid.certificates import (
     LeakBounds,
     certified_table,
@@ -109,6 +109,7 @@ class Hardening(Answer):
     warnings: tuple[str, ...] = ()
     #: The columns that are counted in ``before``.
     counted: tuple[str, ...] = field(default=(), metadata=INTERNAL)
+    unit: str | None = field(default=None, metadata=INTERNAL)
     game: IidGame = field(default_factory=IidGame)
 
     @property
@@ -134,7 +135,7 @@ class Hardening(Answer):
         )
         return (
             f"Whatever is trained on the {self.rows_released} released rows, {who} is "
-            "right about the membership of the average record more than "
+            f"right about the membership of the average {member_name(self.unit)} more than "
             f"{percent(self.after.accuracy_upper, 'upper')} of the time{sure}: MIS "
             f"{after} (before: {before}; {at_prices(self.game.nu, self.game.lam)})."
         )
@@ -346,6 +347,7 @@ def harden(
         roles=selection.roles,
         warnings=notes,
         counted=tuple(counted),
+        unit=unit,
         out=None if out_path is None else str(out_path),
         recipe=None if recipe_path is None else str(recipe_path),
     )

@@ -11,7 +11,7 @@ from memberbound.answers import Answer, Given, Upper, computed
 from memberbound.declarations import Option
 from memberbound.errors import InputError
 from memberbound.files import remove_drafts
-from memberbound.games import NeighbourGame
+from memberbound.games import NeighbourGame, member_name
 from memberbound.quantities import allowed, marked, percent, significant
 from memberbound.release.ledger_file import Ledger, LedgerEntry, ledger_assumptions, opened_ledger
 
@@ -45,6 +45,7 @@ class LedgerState(Answer):
     def sentence(self) -> str:
         """What everything together promises, and what is left."""
         made = sum(entry.state == "released" for entry in self.releases)
+        who = member_name(self.unit)
         open_ = sum(entry.state == "reserved" for entry in self.releases)
         unfinished = f" and {open_} unfinished" if open_ else ""
         most = allowed(0.5, self.limit_eta)
@@ -52,7 +53,7 @@ class LedgerState(Answer):
         if self.left > 0:
             left = f"The next release may take η = {significant(self.left, 'given')} at most."
         return (
-            f"Nobody who sees every release that this ledger allows is right about any record's "
+            f"Nobody who sees every release that this ledger allows is right about any {who}'s "
             f"membership more than {most} of the time. So far: {made} "
             f"release{'' if made == 1 else 's'}{unfinished}, together at "
             f"most {percent(0.5 + self.eta, 'upper')}. {left}"

@@ -43,7 +43,7 @@ from memberbound.errors import (
     whole_number,
 )
 from memberbound.files import check_output, write_table
-from memberbound.games import SubsetGame
+from memberbound.games import SubsetGame, member_name
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import (
@@ -147,6 +147,7 @@ class PopulationAnswer(Answer, Limited):
     warnings: tuple[str, ...] = ()
     records_out: str | None = None
     roles: dict[str, str] = field(default_factory=dict)
+    unit: str | None = field(default=None, metadata=INTERNAL)
     coupling: OmitEmpty[MethodBounds | None] = None
     target_pmp: OmitEmpty[Given | None] = None
     target_success: OmitEmpty[Given | None] = None
@@ -174,7 +175,7 @@ class PopulationAnswer(Answer, Limited):
     def successes(self, on: Part) -> tuple[Success, ...]:
         """Return what a limit is about: the success of any attack on any record."""
         del on
-        what = "any attack on any record of the population"
+        what = f"any attack on any {member_name(self.unit)} of the population"
         return (Success(what, self.success_blind, ceiling=self.success_upper),)
 
     @property
@@ -185,9 +186,11 @@ class PopulationAnswer(Answer, Limited):
     @property
     def release(self) -> str:
         """What is released, with what noise: a bound holds for this and nothing else."""
-        whose = f"a random half of these {self.records} records"
+        whose = f"a random half of these {self.records} {member_name(self.unit)}s"
         if 2 * self.size != self.records:
-            whose = f"{self.size} of these {self.records} records, drawn at random"
+            whose = (
+                f"{self.size} of these {self.records} {member_name(self.unit)}s, drawn at random"
+            )
         at = "" if self.delta == 0 else f" and δ = {significant(self.delta, 'given')}"
         name = "this σ" if self.epsilon == math.inf else f"ε = {self._epsilon}{at}"
         if self.mechanism == "gaussian":
@@ -197,13 +200,13 @@ class PopulationAnswer(Answer, Limited):
     @computed
     def sentence(self) -> str:
         """A sentence a privacy officer can pass on."""
-        sure = at_confidence(self.confidence)
+        sure, who = at_confidence(self.confidence), member_name(self.unit)
         if vacuous(self.success_upper):
-            unproved = "there is no useful guarantee for any record's membership"
+            unproved = f"there is no useful guarantee for any {who}'s membership"
             return f"From {self.release}, {unproved}{sure}."
         return (
             f"From {self.release}, an attacker who knows all of them, but not who was drawn, is "
-            "right about any record's membership at most "
+            f"right about any {who}'s membership at most "
             f"{percent(self.success_upper, 'upper')} of the time{sure} (blind guessing: "
             f"{percent(self.success_blind, 'upper')})."
         )
@@ -218,8 +221,9 @@ class PopulationAnswer(Answer, Limited):
 
         at = "" if self.delta == 0 else f" at δ = {significant(self.delta, 'given')}"
         name = self.mechanism.replace("gaussian", "Gaussian")
+        who = member_name(self.unit)
         rows: list[tuple[str, object]] = [
-            ("records (drawn)", f"{self.records} ({self.size})"),
+            (f"{who}s (drawn)", f"{self.records} ({self.size})"),
             ("release", f"{self.mechanism} mechanism, {self.query}"),
         ]
         if self.sigma is not None:
@@ -229,14 +233,14 @@ class PopulationAnswer(Answer, Limited):
         eta = marked(self.eta_upper, "certificate", "eta", 6, largest_gain=self.game.largest_gain)
         rows += [
             (f"ε{at}, any data set", self._epsilon),
-            (f"ε(X){at}, these records", bound(self.epsilon_population)),
+            (f"ε(X){at}, these {who}s", bound(self.epsilon_population)),
             (f"ε̃{at}, practical", bound(self.pmp_epsilon_upper)),
             (
                 f"attack success, this {name} mechanism, any data set",
                 marked(self.success_worst_case_upper, "certificate"),
             ),
             (
-                f"attack success, this {name} mechanism, these records",
+                f"attack success, this {name} mechanism, these {who}s",
                 marked(self.success_population_upper, "certificate"),
             ),
             (
@@ -248,7 +252,7 @@ class PopulationAnswer(Answer, Limited):
         ]
         if "X21" in self.theorems:
             average = marked(average_success(self.bounds.success), "certificate")
-            rows.append(("attack success, average record", average))
+            rows.append((f"attack success, average {who}", average))
         if self.coupling is not None:
             alone = marked(self.coupling.success_upper, "certificate")
             rows.append(("attack success, by coupling alone", alone))
@@ -257,14 +261,15 @@ class PopulationAnswer(Answer, Limited):
 
     def summary_notes(self) -> list[str]:
         """Return the most exposed records and the warnings."""
-        lines = ["", "most exposed (rows counted from 0)"]
+        counted = "rows" if self.unit is None else "persons"
+        lines = ["", f"most exposed ({counted} counted from 0)"]
         for item in self.most_exposed:
             times = item.times_median
             ratio = (
                 "" if times is None else f" (≈ {significant(times, 'estimate', 2)} × the median)"
             )
             lines.append(
-                f"  record {item.record}: attack success "
+                f"  {member_name(self.unit)} {item.record}: attack success "
                 f"{marked(item.success_upper, 'certificate')}, mean distance to the others "
                 f"≈ {significant(item.mean_distance, 'estimate', 4)}{ratio}"
             )
@@ -390,9 +395,9 @@ def population(
     if total < _FEWEST_RECORDS:
         raise InputError(f"{data.name} must hold at least {_FEWEST_RECORDS} records, got {total}.")
     drawn = total // 2 if size is None else whole_number("size", size)
-    notes = [*selection.notes, *_remarks(data)]
+    notes = [*selection.notes, *_remarks(data, unit)]
     if size is None and total % 2:
-        notes.append(f"{total} records cannot be halved; {drawn} are drawn")
+        notes.append(f"{total} {member_name(unit)}s cannot be halved; {drawn} are drawn")
     question = _Question(
         values=data.values,
         game=SubsetGame(total, drawn),
@@ -402,6 +407,7 @@ def population(
         clip=None if clip is None else positive("clip", clip),
         sensitivity=None if sensitivity is None else positive("sensitivity", sensitivity),
         notes=notes,
+        who=member_name(unit),
         progress=progress,
     )
     setting: GaussianSetting | ExponentialSetting
@@ -433,6 +439,7 @@ def population(
         mechanism=mechanism,
         query=release,
         roles=selection.roles,
+        unit=unit,
         clipped_records=moved,
     )
     if out is None:
@@ -484,6 +491,7 @@ class _Question:
     clip: float | None
     sensitivity: float | None
     notes: list[str]
+    who: str
     progress: Progress | None
 
     def clipped_values(self) -> tuple[FloatArray, int | None]:
@@ -491,11 +499,11 @@ class _Question:
         return (self.values, None) if self.clip is None else clipped(self.values, self.clip)
 
 
-def _remarks(table: OpenTable) -> list[str]:
+def _remarks(table: OpenTable, unit: str | None) -> list[str]:
     """Say what is unusual about the records."""
     notes = []
     repeated = int(pd.DataFrame(table.values).duplicated().sum())
-    if repeated:
+    if repeated and unit is None:
         notes.append(
             f"{repeated} records repeat another one; somebody with two rows is protected as two "
             "records"
@@ -579,16 +587,16 @@ def _gaussian_setting(question: _Question, divisor: int) -> tuple[GaussianSettin
         if radius is None:
             radius = _largest_norm(values)
             question.notes.append(
-                "no clip given: the worst case is over records of norm at most "
+                f"no clip given: the worst case is over {question.who}s of norm at most "
                 f"{significant(radius, 'upper')}, the largest of these; DP asks for a bound that "
                 "was fixed beforehand"
             )
         worst = finite_number("twice the largest norm", 2 * radius)
     if len(values) > MOST_PAIRED_RECORDS:
         question.notes.append(
-            f"with more than {MOST_PAIRED_RECORDS} records the mean squared distance to the others "
-            "stands in for single distances: the bounds hold for every record all the same, and "
-            "those of the coupling are larger"
+            f"with more than {MOST_PAIRED_RECORDS} {question.who}s the mean squared distance to "
+            f"the others stands in for single distances: the bounds hold for every {question.who} all "
+            "the same, and those of the coupling are larger"
         )
     # Nothing is below the exact mixtures of one number.
     noisy = NoisySum.of(

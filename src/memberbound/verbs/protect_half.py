@@ -195,6 +195,7 @@ def protect_half(
                 **how,
             )
         result = _described_statistic(release, selection, statistic)
+    result = replace(result, unit=unit)
     if insecure_seed is not None:
         seeded = "training set and noise come from a seed: whoever knows it knows the members"
         result = replace(result, warnings=(*result.warnings, seeded))

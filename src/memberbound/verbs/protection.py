@@ -24,7 +24,7 @@ from memberbound.answers import (
 )
 from memberbound.errors import fractions, whole_number
 from memberbound.files import check_output
-from memberbound.games import GUESSES_STAND_ALONE, SubsetGame
+from memberbound.games import GUESSES_STAND_ALONE, SubsetGame, member_name
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
     NO_GUARANTEE,
@@ -132,9 +132,9 @@ class _Released(CertifiedAnswer):
         return sum_up(self.blind, self.certificate.value)
 
     @property
+    @abstractmethod
     def protected(self) -> Literal["record", "person"]:
         """What a record is called: a person, where a column says whose rows they are."""
-        return "record"
 
     def _sentence(self, knows: str, odds: str = "") -> str:
         """Return who is held to what, and knowing what."""
@@ -245,7 +245,7 @@ class AllRows(CertifiedAnswer):
     def curve_rows(self) -> list[tuple[str, object]]:
         """Return what the curve promises, and what the budget was spent on."""
         readings, replaced = self.curve, self.curve.replace_one
-        who = "record" if self.spent.unit is None else "person"
+        who = member_name(self.spent.unit)
         rows: list[tuple[str, object]] = [
             ("TPR - FPR", f"{marked(replaced.advantage_upper, 'certificate')} ({who} replaced)")
         ]
@@ -283,7 +283,7 @@ class Protection(AllRows, _Released):
     @property
     def protected(self) -> Literal["record", "person"]:
         """What a record is called: a person, where a column says whose rows they are."""
-        return "record" if self.spent.unit is None else "person"
+        return member_name(self.spent.unit)
 
     @computed
     def rows_trained(self) -> int:
@@ -339,11 +339,17 @@ class HalfProtection(_Released):
     VERB: ClassVar = "protect-half"
 
     roles: dict[str, str] = field(default_factory=dict)
+    unit: str | None = field(default=None, metadata=INTERNAL)
     #: Of a model.
     release: OmitEmpty[str] = ""
     #: Of a statistic; a vector has no names where its statistic has none.
     values: OmitEmpty[Annotated[tuple[float, ...], Sided("given")]] = ()
     names: tuple[str, ...] = ()
+
+    @property
+    def protected(self) -> Literal["record", "person"]:
+        """What a record is called: a person, where a column says whose rows they are."""
+        return member_name(self.unit)
 
     @computed
     def fits(self) -> int:
@@ -370,7 +376,7 @@ class HalfProtection(_Released):
     def sentence(self) -> str:
         """A sentence to pass on with the release: who is held to what, and knowing what."""
         population, size = self.population, self.rows_trained
-        knows = f"all {population} records but not which {size} of them were drawn"
+        knows = f"all {population} {self.protected}s but not which {size} of them were drawn"
         odds = ""
         if 2 * size != population:
             odds = f" ({max(size, population - size)} of {population})"
