@@ -134,3 +134,17 @@ def test_what_an_engine_cannot_convert_is_not_quoted(cast):
         read_records(connection.sql(f"SELECT {cast} AS a FROM t"))
     assert "86421" not in str(refusal.value)
     assert "cret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_file_with_too_many_columns_is_refused_before_the_engine_plans(tmp_path, separator):
+    path = tmp_path / "wide.csv"
+    for count in (10_000, 10_001):
+        path.write_text(separator.join(f"c{i}" for i in range(count)) + "\n", encoding="utf-8")
+        if count == 10_000:
+            assert len(csv_files.csv_columns(path)) == count
+            continue
+        with pytest.raises(InputError, match="at most 10000 columns, got 10001"):
+            certify(path)
+        with pytest.raises(InputError, match="at most 10000 columns, got 10001"):
+            read_records(path)

@@ -58,6 +58,8 @@ _COMPRESSIONS = (*_STREAMED, *_UNPACKED)
 _HEADER_COLUMNS = 16
 #: A first line longer than this is not a list of column names.
 _LONGEST_HEADER = 2**22
+#: With more columns DuckDB plans a query for minutes, during which it cannot be interrupted.
+_MOST_COLUMNS = 10_000
 #: The text before the first line end outside quotes.
 _FIRST_LINE = re.compile(r'(?:[^"\r\n]++|"[^"]*+")*+')
 _CHUNK = 2**20
@@ -270,6 +272,11 @@ def _read_header(head: bytes, name: str, delimiter: str | None) -> _Header:
         names = next(csv.reader(io.StringIO(first, newline=""), delimiter=chosen))
     except csv.Error as error:
         raise InputError(f"{name} must name its columns in the first line: {error}.") from None
+    if len(names) > _MOST_COLUMNS:
+        raise InputError(
+            f"{name} must have at most {_MOST_COLUMNS} columns, got {len(names)}. Write those that "
+            "are needed to a file of their own."
+        )
     columns = [column or f"column{i}" for i, column in enumerate(names)]
     seen: dict[str, str] = {}
     for column in columns:

@@ -45,7 +45,9 @@ def inspect(
 
 def _check_columns(path: Path, count: int, most: int) -> None:
     if count > most:
-        raise InputError(f"{path} must have at most {most} columns, got {count}. {_REMEDY}")
+        raise InputError(
+            f"{path} must have at most {most} columns, got {count}. The command line reads more."
+        )
 
 
 def _declared(path: Path, encoding: str | None, most: int) -> tuple[int, int]:
