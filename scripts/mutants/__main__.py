@@ -2,7 +2,8 @@
 
 One process imports everything and collects the tests once.  Each mutant is a fork of it, in which
 the mutated code takes the place of the code of the functions.  Tests that reach the mutated
-function run, those first that killed its other mutants, then the quick ones, until one fails.
+function run, those first that killed its other mutants, then the quick and narrow ones, until one
+fails.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import time
 import tomllib
 import types
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,18 @@ def digest(*parts: str | bytes) -> str:
 def text_of(path: Path) -> str:
     """Return the source of a module as it was when first read: it may change during a long run."""
     return path.read_text("utf-8")
+
+
+@functools.cache
+def code_of(path: Path) -> str:
+    """Return a hash of the code of a module, which comments, layout and docstrings leave."""
+    tree = ast.parse(text_of(path))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
+            node
+        ):
+            node.body = node.body[1:]
+    return digest(ast.dump(tree))
 
 
 def target_files() -> list[Path]:
@@ -243,6 +256,7 @@ class Runner:
             files[item.path].append(item)
         self.reached: dict[str, list[str]] = defaultdict(list)
         self.seconds: dict[str, float] = {}
+        self.breadth: dict[str, int] = {}
         for k, (path, items) in enumerate(files.items(), 1):
             kept = (
                 CACHE / "reach" / f"{digest(str(path.relative_to(ROOT)), path.read_bytes())}.json"
@@ -257,7 +271,7 @@ class Runner:
                 known = json.loads(kept.read_text()) if kept.exists() else {"tests": {}}
             for test, (seconds, places) in known["tests"].items():
                 if test in self.items:
-                    self.seconds[test] = seconds
+                    self.seconds[test], self.breadth[test] = seconds, len(places)
                     for place in places:
                         self.reached[place].append(test)
         for test in self.seconds:
@@ -325,7 +339,12 @@ class Runner:
         own = Path(mutant.path).parts[-2]
         ordered = sorted(
             reach,
-            key=lambda t: (-history[t], self.seconds[t] * (1 if f"/{own}/" in t else 3), t),
+            # A quick test, of this room, that calls few functions looks at them most closely.
+            key=lambda t: (
+                -history[t],
+                self.seconds[t] * self.breadth[t] * (1 if f"/{own}/" in t else 3),
+                t,
+            ),
         )
         tests, spent = [], 0.0
         for test in ordered:
@@ -362,10 +381,9 @@ class Runner:
             while waiting and len(running) < self.options.jobs:
                 mutant = waiting.pop()
                 tests = self.tests_of(mutant)
-                key = digest(text_of(SOURCE / mutant.path), mutant.key)
-                kept = CACHE / "results" / f"{key}.json"
-                if (known := self.recall(kept, tests)) is not None:
-                    self.note(mutant, known)
+                verdict, tests, passed = self.recall(mutant, tests)
+                if verdict is not None:
+                    self.note(mutant, verdict)
                     cached += 1
                 elif not tests or (self.options.skip_harmless and reason_for(mutant)):
                     self.note(mutant, "")
@@ -374,9 +392,9 @@ class Runner:
                     pid, pipe = self.fork(
                         lambda mutant=mutant, tests=tests: self.attempt(mutant, tests), limit
                     )
-                    deadline = time.monotonic() + 8 * limit + 60
-                    running[pid] = (mutant, tests, kept, pipe, deadline)
-            for pid, (mutant, tests, kept, pipe, deadline) in list(running.items()):
+                    deadline = time.monotonic() + 40 * limit + 60
+                    running[pid] = (mutant, (*passed, *tests), pipe, deadline)
+            for pid, (mutant, tests, pipe, deadline) in list(running.items()):
                 late = time.monotonic() > deadline
                 if late:
                     os.kill(pid, signal.SIGKILL)
@@ -391,7 +409,7 @@ class Runner:
                             continue
                         verdict = b'""'
                     self.note(mutant, json.loads(verdict))
-                    self.remember(kept, mutant, tests)
+                    self.remember(mutant, tests)
                     done = len(self.results)
                     left = (time.monotonic() - begun) / (done - cached) * len(waiting) / 60
                     print(
@@ -408,33 +426,55 @@ class Runner:
         if verdict in self.items:
             self.killers[f"{mutant.path}:{mutant.scope}"][verdict] += 1
 
-    def hashes(self, tests: list[str]) -> str:
-        """Return a hash of the files of tests."""
-        return digest(*sorted({self.file_digest(self.items[t].path) for t in tests}))
-
     @functools.cache  # noqa: B019
-    def file_digest(self, path: Path) -> str:
-        """Return the hash of a file."""
-        return digest(path.read_bytes())
+    def code_of_test(self, test: str) -> str:
+        """Return a hash of a test and of everything in its file but the other tests."""
+        item = self.items[test]
+        tree = ast.parse(text_of(item.path))
+        name = getattr(item, "originalname", None)
+        kept = [
+            node
+            for node in tree.body
+            if not (isinstance(node, ast.FunctionDef) and node.name.startswith("test_"))
+            or node.name == name
+        ]
+        return digest(*map(ast.dump, kept))
 
-    def recall(self, kept: Path, tests: list[str]) -> str | None:
-        """Return an earlier verdict that still holds.
+    def recall(self, mutant: Mutant, tests: list[str]) -> tuple[str | None, list[str], list[str]]:
+        """Return an earlier verdict that still holds, the tests to be run, and those that passed.
 
-        A killed mutant stays killed while its killer is unchanged, a survivor while all are.
+        A killed mutant stays killed while its killer is unchanged; otherwise that test runs first.
+        Tests that passed and are unchanged pass again.
         """
-        if self.options.fresh or not kept.exists():
-            return None
-        verdict, hashes = json.loads(kept.read_text())
-        by = [verdict] if verdict in self.items else tests
-        return verdict if hashes == self.hashes(by) else None
+        kept = self.kept(mutant)
+        if self.options.fresh or self.options.killers is not None or not kept.exists():
+            return None, tests, []
+        known = json.loads(kept.read_text())
+        verdict, same = known["verdict"], known["code"] == code_of(SOURCE / mutant.path)
+        if verdict in self.items:
+            if same and known["killer"] == self.code_of_test(verdict):
+                return verdict, tests, []
+            return None, [verdict, *(t for t in tests if t != verdict)], []
+        if verdict and same:
+            return verdict, tests, []
+        passed = [t for t in tests if same and known["passed"].get(t) == self.code_of_test(t)]
+        left = [t for t in tests if t not in passed]
+        return (None if left else ""), left, passed
 
-    def remember(self, kept: Path, mutant: Mutant, tests: list[str]) -> None:
+    def remember(self, mutant: Mutant, tests: Iterable[str]) -> None:
         """Keep a verdict for the next run."""
-        verdict = self.results[mutant.key]
+        verdict, kept = self.results[mutant.key], self.kept(mutant)
+        known: dict[str, Any] = {"verdict": verdict, "code": code_of(SOURCE / mutant.path)}
+        if verdict in self.items:
+            known["killer"] = self.code_of_test(verdict)
+        else:
+            known["passed"] = {test: self.code_of_test(test) for test in tests}
         kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(
-            json.dumps([verdict, self.hashes([verdict] if verdict in self.items else tests)])
-        )
+        kept.write_text(json.dumps(known))
+
+    def kept(self, mutant: Mutant) -> Path:
+        """Return where the verdict on a mutant is kept."""
+        return CACHE / "verdicts" / f"{digest(mutant.key)}.json"
 
 
 def report(chosen: list[Mutant], results: dict[str, str]) -> float:
