@@ -595,8 +595,8 @@ def _gaussian_setting(question: _Question, divisor: int) -> tuple[GaussianSettin
     if len(values) > MOST_PAIRED_RECORDS:
         question.notes.append(
             f"with more than {MOST_PAIRED_RECORDS} {question.who}s the mean squared distance to "
-            f"the others stands in for single distances: the bounds hold for every {question.who} all "
-            "the same, and those of the coupling are larger"
+            "the others stands in for single distances: the bounds hold for every "
+            f"{question.who} all the same, and those of the coupling are larger"
         )
     # Nothing is below the exact mixtures of one number.
     noisy = NoisySum.of(
