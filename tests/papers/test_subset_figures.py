@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from memberbound.papers import subset_figures
-from memberbound.papers.subset_figures import people, pmp_epsilon, sensitivity, spread_upper
+from memberbound.papers.izzo2024 import sensitivity_of_inverse_sum as sensitivity
+from memberbound.papers.izzo2024 import spread_of_inverse_sum as spread_upper
+from memberbound.papers.subset_figures import people, pmp_epsilon
 from memberbound.release.noise import izzo_constant
 from oracle.claims import assert_bound
 from oracle.real import reciprocal_population, reciprocal_sums

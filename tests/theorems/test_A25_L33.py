@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from memberbound.papers.errata import least_dp_delta
+from memberbound.papers.aubinais2025 import least_dp_delta
 
 
 def test_private_exactly_when_constant():
@@ -11,4 +11,4 @@ def test_private_exactly_when_constant():
     for outputs in product((0, 1, 2), repeat=len(sets)):
         table = dict(zip(sets, outputs, strict=True))
         # Two different certain outputs differ by the whole mass, at any e^ε.
-        assert least_dp_delta(table.__getitem__, 2) == (0 if len(set(outputs)) == 1 else 1)
+        assert least_dp_delta(table.__getitem__, (0, 1), 2) == (0 if len(set(outputs)) == 1 else 1)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memberbound.papers.iid_figures import stopping_loss
+from memberbound.papers.aubinais2025 import stopping_loss
 
 
 @given(st.floats(1e-300, 1e300), st.floats(0, 1))

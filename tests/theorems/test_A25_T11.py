@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from memberbound.papers.iid_figures import ceiling_from_overfitting
+from memberbound.papers.aubinais2025 import overfitting_ceiling
 from oracle import iid, mechanisms
 from oracle.claims import assert_bound
 
@@ -32,7 +32,7 @@ def securities():
 def test_ceiling_is_never_below_the_security():
     truth = list(securities())
     assert_bound(
-        ceiling_from_overfitting,
+        overfitting_ceiling,
         truth,
         broken={
             "without max(1, 1/γ)": lambda a, q, g: min(1.0, a + g * q),
@@ -40,7 +40,7 @@ def test_ceiling_is_never_below_the_security():
             "without α": lambda a, q, g: min(1.0, max(1.0, 1 / g) * (g * q)),
         },
     )
-    excesses = [Fraction(ceiling_from_overfitting(*at)) - value for at, value in truth]
+    excesses = [Fraction(overfitting_ceiling(*at)) - value for at, value in truth]
     assert any(
         0 < x < Fraction(1, 50) and x + v < 1 for x, (_, v) in zip(excesses, truth, strict=True)
     )
@@ -49,11 +49,11 @@ def test_ceiling_is_never_below_the_security():
 @pytest.mark.parametrize("cells", [2, 10, 1000])
 def test_tight_for_the_release_of_one_record(cells):
     """θ = z₁ with n = 1, zero loss exactly at z₁: MIS = 1/K, which is the ceiling at ε = 0."""
-    assert ceiling_from_overfitting(0.0, 1 / cells) == pytest.approx(1 / cells, rel=1e-14)
-    assert ceiling_from_overfitting(0.0, 1 / cells) >= 1 / cells
+    assert overfitting_ceiling(0.0, 1 / cells) == pytest.approx(1 / cells, rel=1e-14)
+    assert overfitting_ceiling(0.0, 1 / cells) >= 1 / cells
 
 
 def test_limits():
-    assert ceiling_from_overfitting(0.0, 0.0) == 0.0
-    assert ceiling_from_overfitting(1.0, 0.0) == 1.0
-    assert ceiling_from_overfitting(0.3, 1.0) == 1.0
+    assert overfitting_ceiling(0.0, 0.0) == 0.0
+    assert overfitting_ceiling(1.0, 0.0) == 1.0
+    assert overfitting_ceiling(0.3, 1.0) == 1.0

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from memberbound.papers.errata import capped_loss, squared_loss_ceiling
-from memberbound.papers.iid_figures import ceiling_from_overfitting
+from memberbound.papers.aubinais2025 import ceiling_from_stopping, overfitting_ceiling
+from memberbound.papers.errata import capped_loss
 from memberbound.papers.results import errata
+from oracle.claims import assert_bound
 
 LEVELS = [1e-2, 1e-4, 1e-6]
 
@@ -45,13 +46,31 @@ def test_R12_needs_the_same_condition(alpha):
     assert shown.true_value == 1.0 > shown.printed_value
 
 
-@pytest.mark.parametrize("eta", [1e-3, 1e-6, 1e-9, 1e-12])
-def test_with_squared_loss_security_ends(eta):
-    """What holds: the chance of a small loss is small for every prediction, hence a ceiling."""
-    alpha = eta**0.25
-    level = eta / alpha
-    predictions = np.linspace(-8, 8, 2001)
-    worst = (norm.cdf(predictions + level**0.5) - norm.cdf(predictions - level**0.5)).max()
-    exact = ceiling_from_overfitting(alpha, float(worst))
-    assert exact <= squared_loss_ceiling(eta, alpha) * (1 + 1e-9)
-    assert squared_loss_ceiling(eta, alpha) <= 2 * eta**0.25
+@pytest.mark.parametrize("gamma", [0.5, 1.0, 3.0])
+def test_with_squared_loss_security_ends(gamma):
+    """What holds: the chance of a small loss is small for every prediction, hence a ceiling.
+
+    Truth: the ceiling at the α that the bound chooses, with the worst prediction's exact chance.
+    """
+    density, predictions, truth = norm.pdf(0), np.linspace(-8, 8, 2001), []
+    for eta in (1e-6, 1e-9, 1e-12):
+        alpha = (gamma * density * math.sqrt(eta)) ** (2 / 3)
+        reach = math.sqrt(eta / alpha)
+        worst = float((norm.cdf(predictions + reach) - norm.cdf(predictions - reach)).max())
+        truth.append(
+            ((eta, density, gamma), overfitting_ceiling(alpha, worst, gamma) * (1 - 1e-12))
+        )
+        # No other α of the paper's form is lower.
+        for other in (alpha / 3, alpha / 1.1, 1.1 * alpha, 3 * alpha):
+            form = max(1, 1 / gamma) * (other + 2 * gamma * density * math.sqrt(eta / other))
+            assert ceiling_from_stopping(eta, density, gamma) <= form
+    assert_bound(
+        ceiling_from_stopping,
+        truth,
+        broken={
+            "a third": lambda *at: ceiling_from_stopping(*at) / 3,
+            "half of the density": lambda e, b, g: ceiling_from_stopping(e, b / 2, g),
+        },
+        excess=1e-3,
+    )
+    assert ceiling_from_stopping(1e-12, density, gamma) < 1e-3

@@ -6,7 +6,7 @@ Truth: every half of the population enumerated with 50 digits, from the records 
 import mpmath as mp
 import pytest
 
-from memberbound.papers.subset_figures import sensitivity
+from memberbound.papers.izzo2024 import sensitivity_of_inverse_sum as sensitivity
 from oracle import subset
 from oracle.claims import assert_bound
 from oracle.real import reciprocal_population, reciprocal_sums

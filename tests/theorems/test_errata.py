@@ -15,6 +15,7 @@ import pytest
 
 from memberbound.answers import plain
 from memberbound.papers import errata as counterexamples
+from memberbound.papers.aubinais2025 import best_conditional_accuracy, required_sample_size
 from memberbound.papers.results import errata
 from oracle import finite, iid, subset
 from oracle.claims import assert_bound, assert_exact, assert_holds
@@ -279,7 +280,7 @@ def test_A25_R4_formula_over_all_attacks():
         )
         truth.append(((law, data, nu), best))
     broken = {"always right": lambda *_: F(1)}
-    assert_exact(counterexamples.best_conditional_accuracy, truth, broken)
+    assert_exact(best_conditional_accuracy, truth, broken)
 
 
 def test_A25_eq53_bound_survives_both_orders():
@@ -346,7 +347,7 @@ def test_A25_R13_quadratic_root_is_exact_and_printed_size_is_enough_up_to_1():
     rng = np.random.default_rng(11)
     for _ in range(2000):
         c, epsilon, d = 10 ** rng.uniform(-3, 3), 10 ** rng.uniform(-4, 0), 10 ** rng.uniform(0, 6)
-        exact = counterexamples.required_sample_size(c, int(d), epsilon)
+        exact = required_sample_size(c, int(d), epsilon)
         assert c / math.sqrt(exact) + math.sqrt(int(d)) / (2 * exact) == pytest.approx(epsilon)
         assert (c / epsilon) ** 2 * (1 + math.sqrt(int(d)) / c**2) ** 1.5 >= exact * (1 - 1e-12)
 

@@ -6,9 +6,9 @@ The TOML file of a paper names the function of an erratum, and describes its set
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from fractions import Fraction
-from itertools import combinations, pairwise, product
+from itertools import combinations, pairwise
 from typing import Literal
 
 import numpy as np
@@ -20,7 +20,10 @@ from memberbound.iid.worst_case import (
     leak_from_diversity,
     leak_of_uniform,
 )
+from memberbound.papers.means import required_sample_size
+from memberbound.papers.overfitting import ceiling_from_stopping
 from memberbound.papers.results import Outcome
+from memberbound.papers.security import best_conditional_accuracy, least_dp_delta
 from memberbound.release.noise import izzo_constant
 from memberbound.subset.exponential import ExponentialMechanism, subset_laws
 from memberbound.subset.finite import finite_worlds, largest_stick
@@ -142,7 +145,7 @@ def corollary_4_1_1() -> Outcome:
     leak = leak_of_gaussian_mean(n, d) * (1 - _ROUNDING)
     # For normal records the central-limit terms of A23-T4.1 vanish and P25 alone remains:
     # Δ ≤ m₁/(2√n) + √d/(2n) with m₁ = E|v| = √(2/π). Its quadratic gives a valid size.
-    enough = math.ceil(required_sample_size(math.sqrt(2 / math.pi) / 2, d, epsilon))
+    enough = math.ceil(float(required_sample_size(math.sqrt(2 / math.pi) / 2, d, epsilon)))
     numbers = {
         "n_from_the_quadratic": enough,
         "delta_upper_at_that_n": leak_of_gaussian_mean(enough, d),
@@ -193,12 +196,6 @@ def theorem_5_1() -> Outcome:
     )
 
 
-def required_sample_size(c: float, d: int, epsilon: float) -> float:
-    """Least real n with c·n^−½ + √d/(2n) ≤ ε: the positive root of the quadratic."""
-    # The rationalised root avoids the cancellation of −c + √(c² + …).
-    return ((c + math.sqrt(c**2 + 2 * epsilon * math.sqrt(d))) / (2 * epsilon)) ** 2
-
-
 def remark_13() -> Outcome:
     """A25-R13's proof rests on a false Taylor identity; its final size survives for ε ≤ 1.
 
@@ -233,19 +230,6 @@ def equation_15() -> Outcome:
 
     printed = integral(1 - nu, nu)
     return printed, best, printed != best == integral(nu, 1 - nu), {}
-
-
-def best_conditional_accuracy(
-    law: Sequence[Fraction], data: tuple[int, ...], nu: Fraction
-) -> Fraction:
-    """Best accuracy of an attack that may depend on the data, λ = 1.
-
-    It is shown a fresh record with probability ν and a uniform member otherwise, and calls a record
-    a member where that is the likelier case.
-    """
-    shares = (Fraction(data.count(z), len(data)) for z in range(len(law)))
-    terms = (max(nu * p, (1 - nu) * share) for p, share in zip(law, shares, strict=True))
-    return sum(terms, Fraction(0))
 
 
 def remark_4() -> Outcome:
@@ -302,19 +286,10 @@ def private_supremum() -> Outcome:
     return printed, ceiling, largest <= ceiling < printed and attained == ceiling, numbers
 
 
-def least_dp_delta(learner: Callable[[tuple[int, ...]], Hashable], n: int) -> int:
-    """Least δ of (0, δ)-DP for a deterministic learner on n bits, replace-one."""
-    return max(
-        int(learner(data) != learner((*data[:i], 1 - data[i], *data[i + 1 :])))
-        for data in product((0, 1), repeat=n)
-        for i in range(n)
-    )
-
-
 def lemma_33() -> Outcome:
     """A25-L33 says no deterministic learner is DP; a constant one is, with ε = δ = 0."""
-    constant = least_dp_delta(lambda _: "always the same", 3)
-    return 1, constant, constant < 1, {"least_delta_of_the_sum": least_dp_delta(sum, 3)}
+    constant = least_dp_delta(lambda _: "always the same", (0, 1), 3)
+    return 1, constant, constant < 1, {"least_delta_of_the_sum": least_dp_delta(sum, (0, 1), 3)}
 
 
 # ── A25: overfitting ──────────────────────────────────────────────────────────────────────────────
@@ -323,15 +298,6 @@ def lemma_33() -> Outcome:
 def capped_loss(y: float, prediction: float) -> float:
     """min(|y|, 1)/(1 + prediction²): continuous, and zero only at y = 0."""
     return min(abs(y), 1.0) / (1 + prediction**2)
-
-
-def squared_loss_ceiling(eta: float, alpha: float) -> float:
-    """Ceiling on MIS at γ = 1 for squared loss, y ~ N(0, 1), training stopped at mean loss η.
-
-    By A25-P10 the learner is (η/α, 1 − α)-overfitting, and a fresh record has squared loss at most
-    r with probability at most 2√r/√(2π), whatever the prediction (A25-T11, first part).
-    """
-    return min(1.0, alpha + 2 * math.sqrt(eta / alpha) / math.sqrt(2 * math.pi))
 
 
 def equation_13() -> Outcome:
@@ -344,7 +310,8 @@ def equation_13() -> Outcome:
     # The loss is largest at |y| ≥ 1.
     largest = {e: capped_loss(1.0, math.sqrt(1 / e - 1)) / e for e in (1e-2, 1e-4, 1e-6)}
     # Its stopping rule is met for certain (up to rounding), with a release that is constant.
-    numbers = {"ceiling_with_squared_loss_at_1e-06": squared_loss_ceiling(1e-6, 0.01)}
+    ceiling = float(ceiling_from_stopping(1e-6, 1 / math.sqrt(2 * math.pi)))
+    numbers = {"ceiling_with_squared_loss_at_1e-06": ceiling}
     return 0, 1, max(largest.values()) <= 1 + _ROUNDING, numbers
 
 

@@ -25,11 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.declarations import Progress
-from memberbound.errors import InputError, fraction, nonnegative, positive
+from memberbound.errors import InputError
 from memberbound.iid.certificates import certify_counts
 from memberbound.iid.profiles import CountProfile
 from memberbound.iid.worst_case import leak_from_diversity
-from memberbound.numerics.rounding import FloatArray, down, up
+from memberbound.numerics.rounding import FloatArray
+from memberbound.papers.overfitting import overfitting_ceiling, stopping_loss
 from memberbound.papers.reproduction import (
     DATA_VARIABLE,
     Average,
@@ -55,47 +56,6 @@ if TYPE_CHECKING:
 
 Single = NDArray[np.float32]
 Whole = NDArray[np.int64]
-
-
-# ── A25 §4: overfitting as a ceiling ──────────────────────────────────────────────────────────────
-
-
-def ceiling_from_overfitting(share_above: float, fresh_share: float, gamma: float = 1.0) -> float:
-    """Return max(1, 1/γ)·(α + γ·q), which MIS cannot exceed, or 1 where that is more.
-
-    Guarantee: MIS is at most the result if a training record has loss above ε with probability at
-    most ``share_above`` and a fresh one at most ε with probability at most ``fresh_share``.
-    Theorem: A25-T11, first part; at γ = 1 and ε = 0 it is A24-T4.2.
-    Assumes: both probabilities hold over training set, learner and record, for one ε.
-    Numerics: rounded up.
-    Edge cases: 1 is vacuous; α = q = 0 gives 0.
-
-    Examples:
-        >>> round(ceiling_from_overfitting(0.01, 0.02), 6)
-        0.03
-    """
-    a, q, g = (
-        fraction("share_above", share_above),
-        fraction("fresh_share", fresh_share),
-        positive("gamma", gamma),
-    )
-    return min(1.0, up(max(1.0, 1 / g) * (a + g * q), 8))
-
-
-def stopping_loss(epsilon: float, share_above: float) -> float:
-    """Return ε·α: a learner that stops only at a mean loss of at most that is (ε, 1-α)-overfitting.
-
-    Guarantee: in *every* run the share of training losses above ε is at most α, so no sampling
-    error enters the training side of A25-T11.
-    Theorem: A25-P10 (Markov's inequality for the losses of one run).
-    Assumes: the loss is at least 0, and the learner never stops before.
-    Numerics: rounded down.
-
-    Examples:
-        >>> round(stopping_loss(1e-6, 0.05), 12)
-        5e-08
-    """
-    return max(0.0, down(nonnegative("epsilon", epsilon) * fraction("share_above", share_above)))
 
 
 # ── A25-F1: the network ───────────────────────────────────────────────────────────────────────────
@@ -222,7 +182,7 @@ def small_losses(train: FloatArray, fresh: FloatArray) -> dict[str, float]:
         shares[f"fresh_{epsilon:g}"] = float(np.mean(fresh <= epsilon))
     shares["train_loss"], shares["fresh_loss"] = float(train.mean()), float(fresh.mean())
     above_it = float(np.mean(train > SMALLEST))
-    shares["ceiling_estimate"] = ceiling_from_overfitting(above_it, shares[f"fresh_{SMALLEST:g}"])
+    shares["ceiling_estimate"] = float(overfitting_ceiling(above_it, shares[f"fresh_{SMALLEST:g}"]))
     return shares
 
 

@@ -27,7 +27,12 @@ import numpy as np
 from memberbound.declarations import Progress
 from memberbound.games import SubsetGame
 from memberbound.numerics.roots import safe_crossing
-from memberbound.numerics.rounding import FloatArray, down, up
+from memberbound.numerics.rounding import FloatArray
+from memberbound.papers.izzo2024 import (
+    noise_scales,
+    sensitivity_of_inverse_sum,
+    spread_of_inverse_sum,
+)
 from memberbound.papers.reproduction import (
     Average,
     Check,
@@ -43,7 +48,7 @@ from memberbound.papers.reproduction import (
     swept,
     trend,
 )
-from memberbound.release.noise import izzo_constant, norm_exponential_constant
+from memberbound.release.noise import izzo_constant
 from memberbound.report.drawing import BLUE, GREEN, GREY, ORANGE
 from memberbound.subset.crowd import Crowd, CrowdTable
 from memberbound.subset.exponential import (
@@ -406,56 +411,16 @@ ETAS = (
 )
 
 
-def sensitivity(population: int) -> tuple[float, float]:
-    """Enclose the largest change of 1/Σ by one replacement, on the population of I24-P11.
-
-    The population is 2^0, …, 2^(N-2) and, as the last record, √p - Σ_{i<N/2-1} 2^i with
-    p = 1/C(N, N/2): one half D* of it sums to √p, so the statistic is 1/√p there, and at most 1
-    elsewhere.  The largest change √C(N, N/2) - 1/(2^(N-2) + 2^(N/2-1) - 1) is reached at D* when
-    the largest power of two replaces its last record: no neighbour of D* has a larger sum.
-
-    Examples:
-        >>> [round(bound, 3) for bound in sensitivity(12)]
-        [30.396, 30.396]
-    """
-    far = (1 << population - 2) + (1 << population // 2 - 1) - 1
-    change = math.sqrt(math.comb(population, population // 2)) - 1 / far
-    return down(change, 8), up(change, 8)
-
-
-def spread_upper(population: int) -> tuple[float, float]:
-    """Return upper bounds on σ = √Var A and σ₁ = E|A - EA| of A = 1/Σ on the same population.
-
-    A = 1/√p at D*, which has probability p.  A half without the last record sums to at least
-    2^(N/2) - 1, any other to at least √p + 2^(N/2-2): elsewhere A lies in (0, r], r = 4·2^(-N/2).
-    So σ² ≤ EA² ≤ 1 + r².  And σ₁ = 2·E(A - EA)₊, to which D* adds at most 2√p.  With m the mean of
-    A elsewhere, EA ≥ (1-p)m, so by convexity the rest adds at most 2(1-p)m(1 - (1-p)m/r) ≤ r/2.
-    """
-    p, r = 1 / math.comb(population, population // 2), 4 * 2 ** (-population / 2)
-    return up(math.sqrt(1 + r**2), 8), up(2 * math.sqrt(p) + r / 2, 8)
-
-
 def scales(population: int, eta: float) -> dict[str, float]:
-    """Return the noise scale that each method needs, named with the size.
-
-    DP: the Laplace scale Δ/ε of the pure DP that I24-T4 equates with η; X1: the Gaussian scale of
-    the moment form, σ₁/(η√(2π)).
-    """
-    sigma, sigma_one = spread_upper(population)
-    epsilon = math.log((1 + 2 * eta) / (1 - 2 * eta))
-    return {
-        f"dp_{population}": sensitivity(population)[1] / epsilon,
-        f"mip_{population}": izzo_constant(eta, 2) * sigma,
-        f"x14_{population}": norm_exponential_constant(eta) * sigma_one,
-        f"x1_{population}": sigma_one / (eta * math.sqrt(2 * math.pi)),
-    }
+    """Return the noise scale that each method needs, named with the size."""
+    return {f"{name}_{population}": value for name, value in noise_scales(population, eta).items()}
 
 
 def share_where_mip_needs_less(population: int, points: int = 100_000) -> float:
     """Return the share of η in (0, ½) for which I24-C14 needs less noise than DP."""
     etas = (np.arange(points) + 0.5) / (2 * points)
-    dp = sensitivity(population)[0] / np.log((1 + 2 * etas) / (1 - 2 * etas))
-    return float(((6.16 / etas) ** 2 * spread_upper(population)[0] < dp).mean())
+    dp = sensitivity_of_inverse_sum(population)[0] / np.log((1 + 2 * etas) / (1 - 2 * etas))
+    return float(((6.16 / etas) ** 2 * spread_of_inverse_sum(population)[0] < dp).mean())
 
 
 def noise_figure(trials: int, _seed: int, progress: Progress | None) -> Findings:
@@ -475,8 +440,8 @@ def noise_figure(trials: int, _seed: int, progress: Progress | None) -> Findings
 
 def _scale_checks(sweep: Sweep) -> list[Check]:
     first, last, eta = SIZES[0], SIZES[-1], 0.1
-    reach = {size: sensitivity(size)[0] for size in SIZES}
-    sigmas = [spread_upper(size)[0] for size in SIZES]
+    reach = {size: sensitivity_of_inverse_sum(size)[0] for size in SIZES}
+    sigmas = [spread_of_inverse_sum(size)[0] for size in SIZES]
     stirling = 2 ** (last / 2) * (math.pi * last / 2) ** -0.25
     growth = min(reach[size] / 2 ** (size / 3) for size in SIZES)
 
