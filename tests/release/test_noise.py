@@ -19,7 +19,7 @@ from memberbound.release.noise import (
     NormExponentialNoise,
     floating_point_slack,
     release,
-    snapped,
+    snap_to_grid,
 )
 from memberbound.release.randomness import InsecureSource, SecureSource
 
@@ -185,7 +185,7 @@ def test_low_order_bits_carry_nothing():
     law = GaussianNoise(1.0, 1)
     noise = law.draw(InsecureSource(2), 20_000)[:, 0]
     step = FINE.steps(law.coordinate_rms)[0]
-    first, second = (set(snapped(np.full(noise.shape, q), noise, step)) for q in (0.0, 0.1))
+    first, second = (set(snap_to_grid(np.full(noise.shape, q), noise, step)) for q in (0.0, 0.1))
     near = {x for x in first | second if abs(x) < 1.5}
     assert near <= first
     assert near <= second
@@ -201,11 +201,11 @@ def test_snapping_is_exact_for_large_values():
     for q in (0.1, 2.0**40 + 1 / 3, -(2.0**44) - 0.7, -1e-300, 2.0**60):
         exact = (Fraction(q) + Fraction(noise)) / Fraction(step)
         nearest = round(exact) * Fraction(step)
-        got = float(snapped(q, noise, step))
+        got = float(snap_to_grid(q, noise, step))
         assert got == float(nearest)
         assert not (got == 0 and math.copysign(1, got) < 0)
     q, noise = 2.0**45 + 2.0**-6, 2.0**-7 * (1 - 2.0**-40)  # just below a border
-    assert float(snapped(q, noise, step)) == q
+    assert float(snap_to_grid(q, noise, step)) == q
     # Adding the doubles first rounds the sum up onto the border, and the tie goes elsewhere.
     assert np.rint((q + noise) / step) * step != q
 
@@ -253,7 +253,7 @@ def test_bad_input():
         lambda: release([1.0, 2.0], GaussianNoise(1.0, 1)),
         lambda: release([1e308], GaussianNoise(1e-10, 1)),
         lambda: release([1.0], GaussianNoise(1e-300, 1)),
-        lambda: snapped(1.0, 0.0, 0.3),
+        lambda: snap_to_grid(1.0, 0.0, 0.3),
     ):
         with pytest.raises(InputError):
             build()

@@ -47,8 +47,8 @@ _PANELS = {
         "export": "Export a release or a study as a page to sign, a card, evidence or MLflow run.",
     },
     "Models": {
-        "bounds": "Write a template in which you state what is public about a table's columns.",
-        "protect": "Train a model on all rows so that nobody can tell whose record was among them.",
+        "bounds": "Write a template in which to state what is public about a table's columns.",
+        "protect": "Train a model on all rows without revealing whose records are among them.",
         "predict": "Apply a model released by protect or protect-half to raw rows.",
         "audit": (
             "Measure what membership inference attacks on a model achieve, with confidence "
@@ -60,11 +60,11 @@ _PANELS = {
     },
     "Tables": {
         "synthesize": (
-            "Make a table of new rows from which nobody can tell whose record was in the old one."
+            "Generate a synthetic table without revealing whose records are in the original."
         ),
         "audit-table": "Measure what membership inference attacks on a synthetic table achieve.",
-        "certify": "Certify how much any learner at all can leak about the rows of this table.",
-        "plan": "Find how many training rows are enough for a certified target.",
+        "certify": "Certify how much any learner whatsoever can leak about the rows of a table.",
+        "plan": "Find how many training rows a certified target requires.",
         "harden": "Coarsen a table until no learner trained on it can leak too much, certified.",
     },
     "Text": {
@@ -74,13 +74,15 @@ _PANELS = {
     },
     "Numbers": {
         "summarize": (
-            "Release numbers about all rows so that nobody can tell whose record was among them."
+            "Release statistics of all rows without revealing whose records are among them."
         ),
-        "ledger": "Say what all releases about the same people promise together, and what is left.",
+        "ledger": (
+            "Show what all releases about the same people guarantee together, and the budget left."
+        ),
         "explain": (
             "Translate a DP guarantee into attack success, or find the parameters for a target."
         ),
-        "population": "Find what ε means for these records, or which ε a target allows.",
+        "population": "Compute what ε means for these records, or the ε that a target allows.",
     },
     "Papers": {
         "protect-half": "Release a model or a statistic of a secret random half of a public table.",

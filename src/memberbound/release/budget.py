@@ -1,15 +1,15 @@
-"""The privacy budget of a secret table, and the noisy sums that its shares pay for.
+"""The privacy budget of a secret table, and the noisy sums charged to its shares.
 
-Every release about the table is a vector of sums plus normal noise.  Adaptively chosen releases are
-together exactly as informative as one release of shift μ, with μ² the sum of their μ²
+Every release about the table is a vector of sums plus Gaussian noise.  Adaptively chosen releases
+compose to exactly one Gaussian release with shift μ, where μ² is the sum of their μ²
 (proofs/gradient-descent.md, claim 1).  So a budget is a number μ, computed once from η; a
-:class:`BudgetShare` is a share of μ² and pays for the noise of a stated number of vectors::
+:class:`BudgetShare` is a share of μ² that covers the noise of a stated number of vectors::
 
     budget = Budget.for_eta(0.05, slack=release_slack(coordinates))
     counts = budget.take("histograms", 0.2).sums(sensitivity=HISTOGRAM_MOVES, times=3)
     noisy = counts.measure(histogram)
 
-Floating-point noise and released names add a total variation, the *slack*, fixed in advance too.
+Floating-point noise and released names add a total variation, the *slack*, also fixed in advance.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from memberbound.release.noise import (
     SAMPLER_ASSUMPTION,
     SIMPLE_ERROR,
     checked_eta,
-    snapped,
+    snap_to_grid,
 )
 from memberbound.release.randomness import SECURE, RandomSource
 
-#: Where the curve is read off for an answer.
+#: Points at which answers report the curve.
 _READ_FPR = (0.1, 0.01, 0.001)
 _READ_DELTA = 1e-5
 
-#: How far a replaced record moves a histogram: one count falls by 1 and another rises by 1.
+#: L2 sensitivity of a histogram under replace-one: one count falls by 1 and another rises by 1.
 HISTOGRAM_MOVES = up(math.sqrt(2.0))
 
-#: Shares are scaled by this factor, which absorbs every rounding of sums of μ².
+#: Factor applied to shares, which absorbs all rounding in sums of μ².
 _MARGIN = 1.0 - 2.0**-40
-#: The largest μ: an attacker who is right all but once in 10^280 times.
+#: The largest μ; there an attacker errs once in 10^280 times.
 _LARGEST_MU = 70.0
 
 _ROW = (
@@ -73,11 +73,11 @@ _ASSUMPTIONS = (
     "cover the refusal.",
     SAMPLER_ASSUMPTION,
 )
-_SEEDED = "The noise comes from a seed: nobody who may know it is protected."
+_SEEDED = "The noise comes from a seed: there is no protection from anyone who may know it."
 
 
 def noisy_release(values: ArrayLike, scale: float, source: RandomSource) -> FloatArray:
-    """Return ``values`` + N(0, scale²·I) on a grid of powers of two that depends on the scale only.
+    """Add N(0, scale²·I) to ``values``, on a power-of-two grid that depends on the scale only.
 
     Guarantee: within :func:`release_slack` of the ideal sum, rounded to the grid.
 
@@ -90,13 +90,13 @@ def noisy_release(values: ArrayLike, scale: float, source: RandomSource) -> Floa
     value = np.asarray(values, dtype=np.float64)
     size = positive("scale", scale)
     noise = size * source.normal(value.size).reshape(value.shape)
-    return snapped(value, noise, COARSE.steps(size))
+    return snap_to_grid(value, noise, COARSE.steps(size))
 
 
 def release_slack(coordinates: float) -> float:
-    """Return the total variation that so many coordinates drawn in floating point may add.
+    """Bound the total variation added by drawing this many coordinates in floating point.
 
-    Theorem: proofs/gradient-descent.md, claim 3; ``coordinates`` counts those of all releases.
+    Theorem: proofs/gradient-descent.md, claim 3; ``coordinates`` is the total over all releases.
     """
     return COARSE.slack(nonnegative("coordinates", coordinates), SIMPLE_ERROR)
 
@@ -110,9 +110,9 @@ class NoisySums:
     source: RandomSource
 
     def measure(self, sums: ArrayLike) -> FloatArray:
-        """Return the sums plus noise, on a grid; what is computed from it is post-processing."""
+        """Return the sums plus noise, on a grid; any use of the result is post-processing."""
         if self.times < 1:
-            raise RuntimeError("more vectors of sums were measured than the budget paid for.")
+            raise RuntimeError("more vectors of sums were measured than the budget covers.")
         self.times -= 1
         return noisy_release(sums, self.scale, self.source)
 
@@ -127,11 +127,11 @@ class BudgetShare:
     _spent: bool = field(default=False, repr=False, compare=False)
 
     def sums(self, *, sensitivity: float, times: int = 1) -> NoisySums:
-        """Return the noise for ``times`` vectors that a replaced record moves by ``sensitivity``.
+        """Return the noise for ``times`` vectors of L2 sensitivity ``sensitivity``.
 
-        Guarantee: all of them, each chosen after the ones before, are together within the slack of
-        their draws of a μ-GDP pair, if no replaced record moves any of them by more than
-        ``sensitivity`` in Euclidean length.
+        Guarantee: the vectors, chosen adaptively, are jointly within the slack of their draws of a
+        μ-GDP pair, if replacing a record changes each of them by at most ``sensitivity`` in
+        Euclidean norm.
         Theorem: X22, proofs/gradient-descent.md claim 1: the scale is √times·sensitivity/μ.
         Numerics: the scale is rounded up.  Edge cases: a share is spent once.
         """
@@ -146,9 +146,9 @@ class BudgetShare:
 class Budget:
     """μ and the slack, both fixed before the table is read, and the shares spent so far.
 
-    Guarantee: all releases paid for by shares of this budget are together within ``slack`` of a
+    Guarantee: all releases charged to shares of this budget are jointly within ``slack`` of a
     ``mu``-GDP pair, replace-one.
-    Theorem: X22.  Numerics: a share is rounded down, so that the squares add up to at most μ².
+    Theorem: X22.  Numerics: shares are rounded down, so that their squares sum to at most μ².
 
     Examples:
         >>> budget = Budget.for_eta(0.05, slack=1e-9)
@@ -163,10 +163,10 @@ class Budget:
     slack: float
     _taken: list[BudgetShare] = field(default_factory=list)
     _spent: float = 0.0
-    #: The column whose values are the records, None where every row is one.
+    #: The column that identifies the records; None if every row is a record.
     unit: str | None = field(default=None, kw_only=True)
     source: RandomSource = field(default=SECURE, kw_only=True, repr=False)
-    #: Called before the first share is taken: enters the budget into a ledger, or refuses it.
+    #: Called before the first share is taken, to record the budget in a ledger or reject it.
     reserve: Callable[[Budget], None] | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
@@ -183,24 +183,24 @@ class Budget:
         source: RandomSource = SECURE,
         reserve: Callable[[Budget], None] | None = None,
     ) -> Budget:
-        """Return the largest budget that keeps η, its slack included."""
+        """Return the largest budget that keeps η, including its slack."""
         goal = checked_eta(eta)
-        # ½ + goal is a double, so that 60 % is kept where 60 % is asked for, and not 60.00…01 %.
+        # Round so that ½ + goal is a double: a request for 60 % gives 60 %, not 60.00…01 %.
         goal = min(goal, (0.5 + goal) - 0.5)
 
-        def kept(mu: float) -> bool:
+        def keeps_eta(mu: float) -> bool:
             return cls(mu, slack).curve().eta <= goal
 
-        if not kept(1e-9):
+        if not keeps_eta(1e-9):
             raise InputError(
-                f"eta must be above what floating-point noise of this dimension adds, got {eta!r}."
+                f"eta must exceed the slack of floating-point noise in this dimension, got {eta!r}."
             )
-        mu = last_true(kept, 1e-9, _LARGEST_MU)
+        mu = last_true(keeps_eta, 1e-9, _LARGEST_MU)
         return cls(mu, slack, unit=unit, source=source, reserve=reserve)
 
     @property
     def normal_mu(self) -> float | None:
-        """The shift of the normal pair that all releases stay below, None if there is none."""
+        """The μ of the Gaussian trade-off that bounds all releases, or None if there is none."""
         return self.mu
 
     @property
@@ -209,7 +209,7 @@ class Budget:
         return tuple(self._taken)
 
     def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields, to be stored beside a release."""
+        """Return JSON-ready fields, for storage with a release."""
         return {
             "mu": self.mu,
             "slack": self.slack,
@@ -219,7 +219,7 @@ class Budget:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any], **more: Any) -> Self:
-        """Return the spent budget that :meth:`to_dict` described."""
+        """Restore a spent budget from the fields of :meth:`to_dict`."""
         taken = [BudgetShare(**share) for share in fields["parts"]]
         return cls(fields["mu"], fields["slack"], taken, 1.0, unit=fields["unit"], **more)
 
@@ -232,11 +232,11 @@ class Budget:
 
     @property
     def left(self) -> float:
-        """The fraction of μ² that is left."""
+        """The unspent fraction of μ²."""
         return 1.0 - self._spent
 
     def take(self, name: str, share: float | None = None) -> BudgetShare:
-        """Return a share of the budget, as a fraction of μ² (None: all that is left)."""
+        """Spend a share of the budget, as a fraction of μ² (None: everything left)."""
         wanted = self.left if share is None else fraction("share", share, open_left=True)
         if not 0 < wanted <= self.left + 2.0**-45:
             raise InputError(f"share must be at most the {self.left!r} left, got {share!r}.")
@@ -250,20 +250,19 @@ class Budget:
     def curve(self) -> SlackCurve:
         """Return the trade-off curve of the whole budget under replace-one, spent or not.
 
-        The exact number of rows is published with every release, so adding or removing a record is
-        not hidden.
+        The curve covers replace-one only: the exact number of rows is published with every release.
         """
         return SlackCurve(GaussianCurve(self.mu), self.slack)
 
     def success_upper(self, eta: float) -> float:
-        """Bound how often anybody is right about a record's membership, rounded up.
+        """Bound the success rate of any attack on a record's membership, rounded up.
 
-        ``eta`` is the gain over blind guessing that the certificate states.
+        ``eta`` is the gain over blind guessing stated in the certificate.
         """
         return min(self.curve().accuracy(), sum_up(0.5, eta))
 
     def readings(self) -> CurveReadings:
-        """Return bounds read off the curve, for a replaced record."""
+        """Return bounds read from the curve, for replacing a record."""
         return _readings(self.curve())
 
     def certificate(self, *, secure: bool = True) -> Certificate:
@@ -276,7 +275,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class ReplaceOne:
-    """Bounds for every attack on a record that is replaced."""
+    """Bounds for every attack under replace-one."""
 
     advantage_upper: Upper
     accuracy_upper: Upper
@@ -286,9 +285,9 @@ class ReplaceOne:
 
 @dataclass(frozen=True)
 class CurveReadings:
-    """What is read off the curve of a budget for an answer.
+    """Bounds read from the curve of a budget, for an answer.
 
-    ``mu_upper`` sums the curve up as that of μ-GDP, and ``mu_regret_upper`` says what that hides
+    ``mu_upper`` summarizes the curve as μ-GDP, with regret ``mu_regret_upper``
     (:func:`~memberbound.curve.families.gaussian_summary`).
     """
 
@@ -302,7 +301,7 @@ class CurveReadings:
 
 @lru_cache(maxsize=64)
 def _readings(curve: SlackCurve) -> CurveReadings:
-    # A release, its file and its answer ask the same curve, and ε takes a search.
+    # Cached: a release, its file and its answer use the same curve, and ε takes a search.
     rates = {repr(fpr): curve.tpr(fpr) for fpr in _READ_FPR}
     epsilon = curve.epsilon(_READ_DELTA)
     replaced = ReplaceOne(curve.advantage, curve.accuracy(), rates, epsilon)

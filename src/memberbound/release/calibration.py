@@ -1,4 +1,4 @@
-"""Calibrated noise with its certificate, and the vectors released with it."""
+"""Calibrated noise with its certificate, and vectors released with it."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Record = Literal["average", "every"]
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """A noise law and the certificate that it is enough.
+    """A noise law and the certificate that it is sufficient.
 
-    ``certificate`` bounds η (quantity ``"eta"``) for the record that the game names; ``fits`` says
-    how many times the statistic was computed.
+    ``certificate`` bounds η (quantity ``"eta"``) for the records that the game protects; ``fits``
+    is the number of times the statistic was computed.
     """
 
     noise: NoiseLaw
@@ -45,7 +45,7 @@ class Calibration:
 
     @property
     def record(self) -> Record:
-        """Whom the certificate protects."""
+        """Whether the certificate protects the average record or every record."""
         game = self.certificate.game
         return game.record if isinstance(game, SubsetGame) else "every"
 
@@ -81,9 +81,9 @@ class Calibration:
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """A released vector with its calibration: nothing else about the secret.
+    """A released vector with its calibration, and nothing else about the secret rows.
 
-    ``budget`` and ``rows`` are those of a release of all rows, in the neighbour game.
+    ``budget`` and ``rows`` are set for a release of all rows, in the neighbour game.
     """
 
     values: FloatArray
@@ -95,7 +95,7 @@ class Release:
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """The endings of the files that it can be written to."""
+        """The supported file endings."""
         return VECTOR_ENDINGS
 
     def certificate_fields(self) -> dict[str, object]:

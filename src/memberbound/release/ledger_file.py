@@ -37,7 +37,7 @@ from memberbound.release.budget import Budget
 from memberbound.release.noise import checked_eta
 
 _FORMAT = "memberbound-ledger/1"
-#: What is set aside for the slack of all releases: at most this, and this share of the limit's η.
+#: Reserve for the slack of all releases: at most this, and at most this share of the limit's η.
 #: One release of a million rows and 30 columns without bounds takes 1e-6.
 _SLACK, _SLACK_SHARE = 1e-4, 0.01
 EntryState = Literal["reserved", "released"]
@@ -45,10 +45,10 @@ EntryState = Literal["reserved", "released"]
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """One release; one that is only ``reserved`` (its run was killed or failed) counts too.
+    """One release; ``reserved`` releases (of killed or failed runs) count as well.
 
-    ``unit`` is the column whose values are the records, None where every row is one.  ``table`` is
-    the name of the file that was read, None for a table in memory.
+    ``unit`` is the column that identifies the records, None if every row is a record.  ``table`` is
+    the name of the input file, None for a table in memory.
     """
 
     id: str
@@ -68,13 +68,12 @@ class LedgerEntry:
 class Ledger:
     """The limit of a ledger file, and its releases when it was read.
 
-    ``path`` is the file itself, also where a link to it was given.
+    ``path`` is the resolved path, also if a link was given.
 
-    Guarantee: whatever is released with this ledger, each release chosen by looking at those before
-    it, is together within ``limit_slack`` of a ``limit_mu``-GDP pair, hence keeps ``limit_eta`` for
-    every record.
+    Guarantee: all releases recorded in this ledger, chosen adaptively, are jointly within
+    ``limit_slack`` of a ``limit_mu``-GDP pair, and hence keep ``limit_eta`` for every record.
     Theorem: X27 (proofs/ledger.md).
-    Assumes: every release in which these people take part is entered here.
+    Assumes: every release that involves these people is recorded here.
     Numerics: the squares of μ and the slacks are added in exact rationals.
 
     Examples:
@@ -97,30 +96,30 @@ class Ledger:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], limit_eta: float) -> Ledger:
-        """Make a new ledger; its limit holds for ever."""
-        place = _place(check_output(Path(path), name="ledger", formats=(".json",)))
+        """Create a ledger with a permanent limit."""
+        target = _resolve(check_output(Path(path), name="ledger", formats=(".json",)))
         eta = checked_eta(limit_eta)
         slack = min(_SLACK, eta * _SLACK_SHARE)
         budget = Budget.for_eta(eta, slack=slack)
-        ledger = cls(place, eta, budget.mu, slack)
-        ledger._write(force=False)  # which refuses a file that has appeared meanwhile
+        ledger = cls(target, eta, budget.mu, slack)
+        ledger._write(force=False)  # fails if the file has appeared meanwhile
         return ledger
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Ledger:
-        """Read a ledger and check it; a file that is damaged or of another version is refused."""
+        """Read and check a ledger; reject damaged files and other versions."""
         check_input(Path(path), "ledger")
-        place = _place(path)
-        content = read_document(place, "ledger", "JSON")
+        target = _resolve(path)
+        content = read_document(target, "ledger", "JSON")
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
             raise InputError(f"ledger must be a {_FORMAT} file, got {str(path)!r}.")
         try:
             limit = content["limit"]
-            entries = tuple(_checked_entry(entry) for entry in content["releases"])
+            entries = tuple(_read_entry(entry) for entry in content["releases"])
             eta, mu, slack = (_number(limit[name]) for name in ("eta", "mu", "slack"))
-            ledger = cls(place, eta, mu, slack, entries)
+            ledger = cls(target, eta, mu, slack, entries)
             if len({entry.id for entry in entries}) < len(entries):
-                raise ValueError("an id stands twice")
+                raise ValueError("an id occurs twice")
             if Budget(ledger.limit_mu, ledger.limit_slack).curve().eta > ledger.limit_eta:
                 raise ValueError("the limit's mu and eta contradict each other")
             if not ledger._fits(ledger.releases):
@@ -133,7 +132,7 @@ class Ledger:
 
     @property
     def mu(self) -> float:
-        """√Σμ² of what is spent, rounded up."""
+        """√Σμ² of the releases so far, rounded up."""
         return _root_up(_squares(self.releases))
 
     @property
@@ -143,7 +142,7 @@ class Ledger:
 
     @property
     def eta(self) -> float:
-        """The η of what is spent, if no size was chosen by looking at an earlier release."""
+        """The η spent, valid if no release's size was chosen after seeing an earlier release."""
         if not self.releases:
             return 0.0
         return SlackCurve(GaussianCurve(self.mu), self.slack).eta
@@ -166,7 +165,7 @@ class Ledger:
         return ledger_assumptions(self.releases)
 
     def curve(self) -> SlackCurve:
-        """Return the attacker's curve of everything that is ever released with this ledger."""
+        """Return the trade-off curve of all releases that this ledger allows."""
         return SlackCurve(GaussianCurve(self.limit_mu), self.limit_slack)
 
     def _fits(self, releases: tuple[LedgerEntry, ...]) -> bool:
@@ -194,7 +193,7 @@ def _common_unit(releases: tuple[LedgerEntry, ...]) -> str | None:
 
 
 def ledger_assumptions(releases: tuple[LedgerEntry, ...]) -> tuple[str, ...]:
-    """Return the conditions under which a ledger with these releases keeps its limit."""
+    """Return the assumptions under which a ledger with these releases keeps its limit."""
     unit = _common_unit(releases)
     units = sorted({entry.unit for entry in releases if entry.unit is not None})
     if unit is not None:
@@ -233,24 +232,23 @@ def entered(
     *,
     table: object = None,
 ) -> Iterator[Callable[[Budget], None]]:
-    """Enter the release that is made inside into a ledger, its file, or None.
+    """Record the release made inside this context in a ledger (or its file); None records nothing.
 
-    Yields a function that writes a budget into the file, or refuses the release that would exceed
-    the limit or that has another unit.  Noise is drawn after it, and even a later refusal may tell
-    something about that noise: the entry stays and counts.  What is refused before reserves
-    nothing.  ``out`` is where the release is written inside: never over the ledger.  ``table`` is
-    what was read; the name of a file is noted.
+    Yields a function that reserves a budget in the file, or raises if the release would exceed the
+    limit or has another unit.  Noise is drawn afterwards, and even a later error may reveal
+    something about it, so the entry stays and counts; an earlier error reserves nothing.  ``out``
+    is the output file, which must not be the ledger; ``table`` is the input, recorded by file name.
     """
-    place = None if ledger is None else opened_ledger(ledger).path
-    written = () if out is None else (_place(out), _place(f"{os.fspath(out)}.certificate.json"))
-    if place is not None and place in written:
+    file_path = None if ledger is None else open_ledger(ledger).path
+    written = () if out is None else (_resolve(out), _resolve(f"{os.fspath(out)}.certificate.json"))
+    if file_path is not None and file_path in written:
         raise InputError(f"out must not overwrite the ledger, got {str(out)!r}.")
-    asked = checked_eta(eta)
+    requested = checked_eta(eta)
     name = Path(table).name if isinstance(table, (str, os.PathLike)) else None
     reserved: list[str] = []
 
     def reserve(budget: Budget) -> None:
-        if place is None:
+        if file_path is None:
             return
         if not budget.source.secure:
             raise InputError("ledger takes releases with secret noise, not with an insecure seed.")
@@ -260,7 +258,7 @@ def entered(
                 "samples of rows cannot be entered."
             )
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        spent = (asked, budget.mu, budget.slack, budget.unit)
+        spent = (requested, budget.mu, budget.slack, budget.unit)
         entry = LedgerEntry(
             secrets.token_hex(8), "reserved", now, command, what, *spent, table=name
         )
@@ -271,18 +269,19 @@ def entered(
             if not book._fits(releases):
                 raise InputError(
                     f"eta must be at most {book.left_eta!r}, which is what the ledger "
-                    f"{book.path.name!r} has left of its limit {book.limit_eta!r}, got {asked!r}."
+                    f"{book.path.name!r} has left of its limit {book.limit_eta!r}, got "
+                    f"{requested!r}."
                 )
             return releases
 
-        _update(place, add)
+        _update(file_path, add)
         reserved.append(entry.id)
 
     yield reserve
-    if place is not None and reserved:
+    if file_path is not None and reserved:
         file = None if out is None else str(out)
         _update(
-            place,
+            file_path,
             lambda book: tuple(
                 replace(entry, state="released", out=file) if entry.id in reserved else entry
                 for entry in book.releases
@@ -291,8 +290,8 @@ def entered(
 
 
 def _update(path: Path, change: Callable[[Ledger], tuple[LedgerEntry, ...]]) -> None:
-    """Replace the releases of a ledger; they are on the disk when this returns."""
-    with _locked(path) as check_unreplaced:
+    """Replace the releases of a ledger; they are on disk when this returns."""
+    with _lock(path) as check_unreplaced:
         book = Ledger.read(path)
         _refuse_unsafe(path)
         changed = replace(book, releases=change(book))
@@ -301,9 +300,9 @@ def _update(path: Path, change: Callable[[Ledger], tuple[LedgerEntry, ...]]) -> 
 
 
 def _refuse_other_unit(book: Ledger, unit: str | None) -> None:
-    """Refuse a release about other records than the earlier ones.
+    """Reject a release with a different unit from the earlier ones.
 
-    Together they would protect neither: a row given to another person changes two persons.
+    Mixed units would protect neither: moving a row to another person changes two persons.
     """
     units = {entry.unit for entry in book.releases}
     if not units or unit in units:
@@ -315,8 +314,8 @@ def _refuse_other_unit(book: Ledger, unit: str | None) -> None:
     )
 
 
-def opened_ledger(ledger: object) -> Ledger:
-    """Return a ledger, read from its file where that is given."""
+def open_ledger(ledger: object) -> Ledger:
+    """Return a ledger, reading it if given as a file."""
     if isinstance(ledger, Ledger):
         return ledger
     if not isinstance(ledger, (str, os.PathLike)):
@@ -329,27 +328,27 @@ def opened_ledger(ledger: object) -> Ledger:
     return Ledger.read(ledger)
 
 
-def _place(path: str | os.PathLike[str]) -> Path:
-    """Return the one name of a file: a writing would replace a link to it, and lose the release."""
+def _resolve(path: str | os.PathLike[str]) -> Path:
+    """Resolve links: replacing a link to the ledger would lose the release."""
     return Path(path).resolve()
 
 
 def _refuse_unsafe(path: Path) -> None:
-    """Refuse a ledger with two hard links, of which a writing changes one, or that is read-only.
+    """Reject a ledger that is read-only or has two hard links, of which writing changes only one.
 
-    Replacing a file needs no right on the file itself.
+    Replacing a file needs no write permission on the file itself, hence the explicit check.
     """
-    remove_drafts(path.parent)  # of a run that was killed while it made the ledger
+    remove_drafts(path.parent)  # left by a run that was killed while creating the ledger
     if path.stat().st_nlink > 1:
         raise InputError(
             f"ledger must be one file, got {str(path)!r}, which has a second name (a hard link) "
-            "that would not be told of its releases. Remove one of the two."
+            "that would miss new releases. Remove one of the two."
         )
     if not path.stat().st_mode & 0o222:
         raise InputError(f"ledger must be writable, got {str(path)!r}, which is read-only.")
 
 
-def _checked_entry(content: Any) -> LedgerEntry:
+def _read_entry(content: Any) -> LedgerEntry:
     # Ledgers of earlier versions do not name the table.
     known = {"table": None} | content
     entry = LedgerEntry(**{field.name: known[field.name] for field in fields(LedgerEntry)})
@@ -360,13 +359,13 @@ def _checked_entry(content: Any) -> LedgerEntry:
     texts = (entry.id, entry.time, entry.command, entry.what)
     optional = tuple(text for text in (entry.unit, entry.out, entry.table) if text is not None)
     if not all(isinstance(text, str) for text in (*texts, *optional)):
-        raise TypeError("an entry has a number where a text belongs")
+        raise TypeError("an entry has a number in place of a text")
     return entry
 
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{value!r} stands where a number belongs")
+        raise TypeError(f"expected a number, got {value!r}")
     return float(value)
 
 
@@ -386,15 +385,15 @@ def _root_up(value: Fraction) -> float:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[Callable[[], None]]:
-    """Hold the lock of a ledger, so that no two processes read and write it at once.
+def _lock(path: Path) -> Iterator[Callable[[], None]]:
+    """Hold the lock of a ledger, so that no two processes update it at once.
 
-    The lock is on the ledger itself, so no other file has to be left alone.  Every writing replaces
-    the ledger: a process that waited for the lock of a replaced file takes that of the new one.
+    The lock is on the ledger itself, so there is no separate lock file.  Every update replaces the
+    ledger, so a process that waited for the lock of a replaced file retries with the new one.
     Yields a check that the ledger is still the locked file.
     """
     if os.name == "nt":
-        with _locked_beside(path):
+        with _lock_beside(path):
             yield lambda: None
         return
     import fcntl
@@ -423,11 +422,11 @@ def _locked(path: Path) -> Iterator[Callable[[], None]]:
     try:
         yield check_unreplaced
     finally:
-        os.close(handle)  # which unlocks it
+        os.close(handle)  # also releases the lock
 
 
 def _is_file(path: Path, handle: int) -> bool:
-    """Tell whether a name still belongs to the opened file."""
+    """Return whether a path still refers to the open file."""
     try:
         return os.path.samestat(path.stat(), os.fstat(handle))
     except FileNotFoundError:
@@ -435,8 +434,8 @@ def _is_file(path: Path, handle: int) -> bool:
 
 
 @contextlib.contextmanager
-def _locked_beside(path: Path) -> Iterator[None]:
-    """Hold a lock beside a ledger, on Windows: no open file can be replaced or removed there."""
+def _lock_beside(path: Path) -> Iterator[None]:
+    """Hold a lock file beside a ledger, for Windows, where open files cannot be replaced."""
     import msvcrt
 
     try:
@@ -446,11 +445,11 @@ def _locked_beside(path: Path) -> Iterator[None]:
     try:
         while True:
             try:
-                # Gives up after ten seconds.
+                # Times out after ten seconds.
                 msvcrt.locking(handle, msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,unused-ignore]
             except OSError:
                 continue
             break
         yield
     finally:
-        os.close(handle)  # which unlocks it
+        os.close(handle)  # also releases the lock

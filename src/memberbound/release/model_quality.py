@@ -11,7 +11,7 @@ from memberbound.answers import INTERNAL, EstimateOf
 
 @dataclass(frozen=True)
 class ReleaseScore:
-    """A held-out score of the model without noise, of the released one, and of a constant."""
+    """Held-out scores of the model without noise, the released model, and a constant."""
 
     name: str = field(metadata=INTERNAL)
     clean_estimate: EstimateOf | None

@@ -1,7 +1,7 @@
-"""Noise laws: how to draw them, how well two displaced copies can be told apart, and the grid.
+"""Noise laws: draws, total variation between displaced copies, and the grid of released values.
 
-Normal noise and norm-exponential noise (I24-T9, C10, C14 with the right radius, and X14).  Released
-values live on a grid, so that their low-order bits carry nothing.
+Gaussian noise and norm-exponential noise (I24-T9, C10, C14 with the corrected radius, and X14).
+Released values are multiples of a grid step, so that their low-order bits carry no information.
 """
 
 from __future__ import annotations
@@ -18,24 +18,23 @@ from memberbound.errors import InputError, finite_number, nonnegative, whole_num
 from memberbound.numerics.rounding import UNIT, FloatArray, down, sum_slack, up
 from memberbound.release.randomness import SECURE, RandomSource
 
-# ── Noise laws: how to draw them, and how well two displaced copies can be told apart ─────────────
+# ── Noise laws: draws, and total variation between displaced copies ───────────────────────────────
 #
-# Every law answers the one question the calibrators ask: for a displacement a, how large can TV(X,
-# X + a) be?  By the coupling of X1 the answer, averaged over neighbouring training sets, bounds the
-# attacker's advantage.  All answers err upwards and are concave in the displacement's length, so
-# they may be evaluated at a mean length (Jensen).  A law of scale 0 is no noise at all: any
-# displacement is told apart for certain.
+# For the calibrators, a law bounds TV(X, X + a) for a displacement a.  By the coupling of X1 the
+# bound, averaged over neighbouring training sets, bounds the attacker's advantage.  All bounds are
+# rounded up and concave in the displacement's length, so they may be evaluated at a mean length
+# (Jensen).  A law of scale 0 adds no noise: any displacement is detected with certainty.
 
-#: A single inverted draw differs from its ideal by at most this, relative (proofs/snapping.md).
+#: Relative error of a single inverted draw, at most (proofs/snapping.md).
 SIMPLE_ERROR = 2.0**-46
-#: … and a coordinate that passes through normal draws, a norm and a radius.
+#: … and of a coordinate computed from normal draws, a norm and a radius.
 _NORM_ERROR = 2.0**-43
-#: A displacement that is not 0 never gets a smaller length than this, however it underflows.
+#: Minimum length of a nonzero displacement, in case it underflows.
 _FLOOR = 1e-300
 
 
 def _displacement_sizes(displacements: ArrayLike, scales: ArrayLike, dimension: int) -> FloatArray:
-    """Return |a_i|/scale_i of finite vectors along the last axis, never 0 where a_i is not."""
+    """Return |a_i|/scale_i of finite vectors along the last axis; 0 only where a_i is 0."""
     values = np.asarray(displacements, dtype=np.float64)
     if values.ndim == 0 or values.shape[-1] != dimension:
         raise InputError(
@@ -48,7 +47,7 @@ def _displacement_sizes(displacements: ArrayLike, scales: ArrayLike, dimension: 
 
 
 def _euclidean(sizes: FloatArray) -> FloatArray:
-    """Return the Euclidean length along the last axis, from above; ∞ where it overflows."""
+    """Return the Euclidean length along the last axis, rounded up; ∞ on overflow."""
     top = sizes.max(axis=-1)
     unit = np.where((top > 0) & np.isfinite(top), top, 1.0)
     with np.errstate(over="ignore", under="ignore"):
@@ -57,7 +56,7 @@ def _euclidean(sizes: FloatArray) -> FloatArray:
 
 
 def _over_scale(lengths: ArrayLike, scale: float) -> FloatArray:
-    """lengths/scale from above, never 0 where a length is not; ∞ is allowed."""
+    """Return lengths/scale, rounded up; 0 only where a length is 0, and ∞ is allowed."""
     values = np.asarray(lengths, dtype=np.float64)
     if np.isnan(values).any() or (values < 0).any():
         raise InputError("lengths must be at least 0, got a value that is not.")
@@ -66,8 +65,8 @@ def _over_scale(lengths: ArrayLike, scale: float) -> FloatArray:
     return np.where(values > 0, ratio, 0.0)
 
 
-def _capped(values: FloatArray, present: FloatArray) -> FloatArray:
-    """Return values in (0, 1], one double up, and exactly 0 where nothing moved."""
+def _round_up_to_one(values: FloatArray, present: FloatArray) -> FloatArray:
+    """Return the next double above each value, at most 1; exactly 0 without a displacement."""
     return np.where(present > 0, np.minimum(np.nextafter(values, np.inf), 1.0), 0.0)
 
 
@@ -107,14 +106,14 @@ class GaussianNoise:
         return self.scale * source.normal(count * self.dimension).reshape(count, self.dimension)
 
     def length(self, displacements: ArrayLike) -> FloatArray:
-        """Return Euclidean lengths, from above."""
+        """Return Euclidean lengths, rounded up."""
         return _euclidean(_displacement_sizes(displacements, 1.0, self.dimension))
 
     def distance(self, lengths: ArrayLike) -> FloatArray:
-        """Return TV = erf(δ/√8) at Euclidean lengths δ·scale, from above; concave."""
+        """Return TV = erf(δ/√8) at Euclidean lengths δ·scale, rounded up; concave."""
         ratios = _over_scale(lengths, self.scale)
         with np.errstate(under="ignore"):
-            return _capped(special.erf(ratios / math.sqrt(8.0)) * (1 + 8 * UNIT), ratios)
+            return _round_up_to_one(special.erf(ratios / math.sqrt(8.0)) * (1 + 8 * UNIT), ratios)
 
     def describe(self) -> dict[str, object]:
         """Return the law and its scale."""
@@ -126,9 +125,9 @@ class GaussianNoise:
 class NormExponentialNoise:
     """Density proportional to exp(-‖x‖/scale), ‖x‖² = (1/d)·Σ(x_i/σ_i)²: I24-C10 at M = 2 (X14).
 
-    ``sigmas`` are the σ_i > 0.  The radius is Gamma(shape d, scale), the direction that of normal
-    Y_i of scale σ_i (proofs/gamma-radius.md).  The radius I24 prints, Laplace, has this density in
-    one dimension only.
+    ``sigmas`` are the σ_i > 0.  The radius is Gamma(shape d, scale) and the direction is that of
+    normal Y_i of scale σ_i (proofs/gamma-radius.md).  The Laplace radius printed in I24 has this
+    density in one dimension only.
 
     Examples:
         >>> law = NormExponentialNoise([1.0], scale=1.0)  # Laplace in one dimension
@@ -178,13 +177,13 @@ class NormExponentialNoise:
         return np.asarray(self.sigmas * y / np.sqrt(mean)[:, None])
 
     def length(self, displacements: ArrayLike) -> FloatArray:
-        """Return ‖a‖ in the law's own norm, from above."""
+        """Return ‖a‖ in the law's own norm, rounded up."""
         sizes = _displacement_sizes(displacements, self.sigmas, self.dimension)
         return np.asarray(_euclidean(sizes) / math.sqrt(self.dimension) * (1 + 16 * UNIT))
 
     @property
     def slope_upper(self) -> float:
-        """Return κ with TV(X, X+a) ≤ κ·‖a‖/scale from above: Γ(d/2)/(2√π·Γ((d+1)/2)), at most ½.
+        """Return κ with TV(X, X+a) ≤ κ·‖a‖/scale, rounded up: Γ(d/2)/(2√π·Γ((d+1)/2)), at most ½.
 
         It is the exact slope at 0 (proofs/norm-exponential.md, claim 3).
         """
@@ -194,11 +193,11 @@ class NormExponentialNoise:
         return min(up(math.exp(low - high + slack) / (2 * math.sqrt(math.pi)), 16), 0.5)
 
     def distance(self, lengths: ArrayLike) -> FloatArray:
-        """Return X14's min(1 - e^{-t/2}, κ·t) at t = length/scale, from above; concave."""
+        """Return X14's min(1 - e^{-t/2}, κ·t) at t = length/scale, rounded up; concave."""
         ratios = _over_scale(lengths, self.scale)
         with np.errstate(under="ignore", over="ignore"):
             value = np.minimum(-np.expm1(-ratios / 2), ratios * self.slope_upper)
-        return _capped(value * (1 + 8 * UNIT), ratios)
+        return _round_up_to_one(value * (1 + 8 * UNIT), ratios)
 
     def describe(self) -> dict[str, object]:
         """Return the law, the range of the σ_i, and the scale."""
@@ -212,14 +211,15 @@ class NormExponentialNoise:
         }
 
 
-#: What calibrators and releases take: ``coordinate_rms`` is √E X_i², ``rms`` the root of the sum of
-#: their squares (the ``noise_scale`` of the contract), ``draw_error`` bounds |drawn - ideal| of a
-#: coordinate, over its size plus its rms; ``length`` and ``distance`` err upwards.
+#: The noise laws of calibrators and releases: ``coordinate_rms`` is √E X_i², ``rms`` the root of
+#: the sum of their squares (the ``noise_scale`` of the contract), ``draw_error`` bounds
+#: |drawn - ideal| of a coordinate relative to its size plus its rms; ``length`` and ``distance``
+#: round up.
 NoiseLaw = GaussianNoise | NormExponentialNoise
 
 
 def checked_eta(eta: float) -> float:
-    """Return η in (0, ½), or refuse it."""
+    """Check that η is in (0, ½) and return it."""
     value = finite_number("eta", eta)
     if not 0 < value < 0.5:
         raise InputError(
@@ -234,7 +234,7 @@ def izzo_constant(eta: float, moment: float = 2.0) -> float:
 
     Theorem: I24-C14, c = (6.16/η)^(1+2/M) for M ≥ 2; I24-T9, c = (7.5/η)^(1+2/M) for 1 ≤ M < 2.
     Assumes: k = N/2; the moment is over uniform halves of the population and the learner.
-    Both hold because X14 needs far less (proofs/norm-exponential.md, claim 4).
+    Both constants are valid because X14's is far smaller (proofs/norm-exponential.md, claim 4).
 
     Examples:
         >>> round(izzo_constant(0.1, moment=2))
@@ -244,7 +244,7 @@ def izzo_constant(eta: float, moment: float = 2.0) -> float:
     if order < 1:
         raise InputError(f"moment must be at least 1, got {moment!r}.")
     base = (6.16 if order >= 2 else 7.5) / eta
-    # The exponent is off by two roundings; the power amplifies them by ln(base).
+    # The exponent has two rounding errors, which the power amplifies by ln(base).
     return up(base ** (1 + 2 / order), 16 + 8 * math.ceil(math.log(base)))
 
 
@@ -259,43 +259,43 @@ def norm_exponential_constant(eta: float) -> float:
         >>> round(norm_exponential_constant(0.1), 3)
         4.481
     """
-    # The slack leaves room for what the law's own distance is rounded up by.
+    # The slack leaves room for the rounding of the law's own distance.
     return up(1.0 / -math.log1p(-down(2 * checked_eta(eta), 64)), 64)
 
 
-# ── Released values live on a grid: what floating point could betray is cut off ───────────────────
+# ── The grid of released values, which removes leakage through floating point ─────────────────────
 #
-# A double that is the sum of a secret and of noise has low-order bits that depend on both, and the
-# set of doubles a floating sampler can reach differs from secret to secret.  Snapping the sum to
-# multiples of a power of two far above those bits makes the set of outputs the same for every
-# secret. The grid depends on the noise law only.  What is left of the difference between a floating
-# sampler and the ideal law is bounded by :func:`floating_point_slack` (proofs/snapping.md).
+# The low-order bits of secret + noise depend on both, and the set of doubles that a floating-point
+# sampler can reach differs between secrets.  Snapping the sum to multiples of a power of two far
+# above those bits makes the set of outputs the same for every secret.  The grid depends on the
+# noise law only.  The remaining difference between a floating-point sampler and the ideal law is
+# bounded by :func:`floating_point_slack` (proofs/snapping.md).
 
-#: What a certificate must say besides: it is checked by tests, not proved.
+#: An assumption of every certificate: it is tested, not proved.
 SAMPLER_ASSUMPTION = (
     "The operating system's random words are uniform and unknown to the attacker, and the "
     "elementary and special functions that turn them into noise are accurate to a relative 2^-47."
 )
 
-#: Steps stay clear of the ends of the double range, so that every operation below is exact.
+#: Range of step exponents, far inside that of doubles, so that every operation below is exact.
 _EXPONENTS = (-900, 900)
-#: Chance that a draw needs more than the two words it gets, with room to spare.
+#: Upper bound on the chance that a draw needs more than its two words.
 _UNDERFLOW = 2.0**-70
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Powers of two whose multiples are released, by the size of the noise.
+    """A rule for grid steps, powers of two, from the size of the noise.
 
-    ``crossing`` is the chance that an error moves a draw across the border of a cell, per unit of
-    relative error.
+    ``crossing`` is the chance, per unit of relative error, that the error moves a draw across a
+    cell boundary.
     """
 
     share: float
     crossing: float
 
     def steps(self, sizes: ArrayLike) -> FloatArray:
-        """Return a power of two per size: at most this share of it, and more than half of that.
+        """Return the largest power of two that is at most ``share`` of each size.
 
         Edge cases: a coordinate without noise has step 0, which means no grid.
         """
@@ -314,22 +314,23 @@ class Grid:
         return steps
 
     def slack(self, coordinates: float, error: float) -> float:
-        """Return the total variation that draws with this relative error may add, rounded up."""
+        """Bound the total variation added by draws with this relative error, rounded up."""
         return min(1.0, up(coordinates * (self.crossing * error + _UNDERFLOW), 8))
 
 
-#: Of single releases: widens the variance by at most a 49 000th part (proofs/snapping.md, claim 2).
+#: For single releases: increases the variance by at most 1/49 000 (proofs/snapping.md, claim 2).
 FINE = Grid(share=2.0**-6, crossing=600.0)
-#: … and of many: by a 192nd part, and few draws lie near a border (proofs/gradient-descent.md, 3).
+#: For many releases: by 1/192, with few draws near a boundary (proofs/gradient-descent.md, 3).
 COARSE = Grid(share=2.0**-2, crossing=42.0)
 
 
-def snapped(values: ArrayLike, noise: ArrayLike, steps: ArrayLike) -> FloatArray:
-    """Return values + noise on the grid of multiples of ``steps`` (powers of two; 0: no grid).
+def snap_to_grid(values: ArrayLike, noise: ArrayLike, steps: ArrayLike) -> FloatArray:
+    """Round values + noise to multiples of ``steps`` (powers of two; 0: no grid).
 
-    The value is split into a multiple of the step and a rest, both exact, and only the rest meets
-    the noise in floating point: so the result is the ideal sum's nearest grid point unless that sum
-    is within a few roundings *of the noise* of a cell border, however large the value is.
+    The value is split exactly into a multiple of the step and a remainder, and only the remainder
+    is added to the noise in floating point.  So the result is the grid point nearest to the ideal
+    sum unless that sum is within a few roundings *of the noise* of a cell boundary, however large
+    the value is.
 
     Edge cases: the result is never -0.0; beyond 2^53 steps it is the double nearest to the grid
     point.
@@ -348,12 +349,12 @@ def snapped(values: ArrayLike, noise: ArrayLike, steps: ArrayLike) -> FloatArray
         grid = (whole + np.rint((rest + added) / unit)) * unit
     if not np.isfinite(grid).all():
         raise InputError("a released value must not exceed 1e300 noise scales, got one that does.")
-    # Adding 0.0 turns -0.0, whose sign would tell on which side of 0 the secret was, into 0.0.
+    # Adding 0.0 turns -0.0 into 0.0: its sign would reveal on which side of 0 the secret was.
     return np.asarray(np.where(step > 0, grid, value + added) + 0.0)
 
 
 def release(values: ArrayLike, law: NoiseLaw, source: RandomSource = SECURE) -> FloatArray:
-    """Return ``values`` plus one draw of ``law``, on the law's grid.
+    """Add one draw of ``law`` to ``values``, on the law's grid.
 
     Examples:
         >>> law = GaussianNoise(scale=1.0, dimension=2)
@@ -366,14 +367,14 @@ def release(values: ArrayLike, law: NoiseLaw, source: RandomSource = SECURE) -> 
         raise InputError(
             f"values must be a vector of length {law.dimension}, got shape {value.shape!r}."
         )
-    return snapped(value, law.draw(source, 1)[0], FINE.steps(law.coordinate_rms))
+    return snap_to_grid(value, law.draw(source, 1)[0], FINE.steps(law.coordinate_rms))
 
 
 def floating_point_slack(law: NoiseLaw) -> float:
-    """Return what to add to η because draws are floating-point numbers.
+    """Return the increase of η due to floating-point draws.
 
-    Guarantee: the law of :func:`release` is within this total variation of the ideal noise's, put
-    on the grid, for every value; so η of the release is at most η of the ideal noise plus this.
+    Guarantee: for every value, the law of :func:`release` is within this total variation of the
+    ideal noise rounded to the grid; so η of the release is at most η of the ideal noise plus this.
     Theorem: proofs/snapping.md, claims 2 and 3.
     Assumes: :data:`SAMPLER_ASSUMPTION`.
     Numerics: rounded up.  Edge cases: no noise, no slack.

@@ -1,9 +1,9 @@
-"""Models of all rows as ONNX: for runtimes that know nothing of this package.
+"""Export models of all rows to ONNX, for runtimes without this package.
 
-A column of numbers (or days since 1970-01-01) is an input of doubles, NaN where a value is missing;
-a column of categories is an input of texts, spelled as in the bounds, ``""`` where one is missing.
-Every column adds to the scores: a number by its coefficient, and a row of a table, which the
-category, the bin or the octave of the number chooses.  All of it is computed in doubles.
+A numeric column (or days since 1970-01-01) is an input of doubles, with NaN for missing values; a
+categorical column is an input of strings, spelled as in the bounds, with ``""`` for missing values.
+Each column contributes to the scores: a number through its coefficient, and every value through a
+row of a lookup table, indexed by category, bin or octave.  All computations use doubles.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from memberbound.release.all_rows.histograms import MISSING, NUMBER_CELLS, cells
 from memberbound.release.all_rows.models import PrivateModel
 from memberbound.tables.columns import Values
 
-#: Understood by every onnxruntime of the last years.
+#: Versions supported by every recent onnxruntime.
 _OPSET, _ML_OPSET, _IR = 17, 3, 8
-#: Key of the model's own description in the file.
+#: Metadata key of the model's description in the file.
 _ABOUT = "memberbound"
-#: Rows on which both are compared, and how far scores may differ.
+#: Number of rows for the comparison with the model, and tolerance of the scores.
 _COMPARED, _CLOSE = 512, 1e-9
 
 
@@ -39,19 +39,19 @@ def _package(name: str) -> ModuleType:
 
 
 def check_onnx(without_bounds: Mapping[str, object]) -> None:
-    """Refuse, before anything is trained, a model that could not be written as ONNX.
+    """Reject, before training, a model that could not be exported to ONNX.
 
-    ``without_bounds`` has the declared types of the columns without bounds.  Of a text in such a
-    column only a hash is stored, which no ONNX file can compute.
+    ``without_bounds`` holds the declared types of the columns without bounds.  Text in such a
+    column is stored only as a hash, which an ONNX file cannot compute.
     """
     for name in ("onnx", "onnxruntime"):
         _package(name)
     texts = [name for name, kind in without_bounds.items() if not _is_number(kind)]
     if texts:
-        raise _unlisted(texts[0])
+        raise _missing_bounds(texts[0])
 
 
-def _unlisted(column: str) -> InputError:
+def _missing_bounds(column: str) -> InputError:
     return InputError(
         f"bounds must say what every column holds for an ONNX file, got none for {column!r}: "
         "names of categories are not stored without. Give bounds, or write .json."
@@ -59,16 +59,16 @@ def _unlisted(column: str) -> InputError:
 
 
 def _is_number(kind: object) -> bool:
-    """Tell whether a declared type of pandas, numpy or Arrow is one of numbers or dates."""
+    """Return whether a declared type of pandas, numpy or Arrow holds numbers or dates."""
     numeric = ("int", "uint", "float", "double", "halffloat", "decimal", "date", "time", "duration")
     return str(kind).lower().startswith(numeric)
 
 
 def onnx_bytes(model: PrivateModel) -> bytes:
-    """Return the model as an ONNX file, after comparing both on rows of every kind.
+    """Convert the model to an ONNX file, and check that both agree on a range of test rows.
 
-    Guarantee: a function of the released model.
-    Edge cases: a column of texts without bounds, of whose names only hashes are stored, is refused.
+    Guarantee: the file is a function of the released model (post-processing).
+    Edge cases: a text column without bounds is rejected, because its names are stored as hashes.
     """
     onnx = _package("onnx")
     helper = onnx.helper
@@ -77,18 +77,18 @@ def onnx_bytes(model: PrivateModel) -> bytes:
     start = getattr(model.model, "intercepts", np.zeros(model.loss.outputs))
     scores = _Value(graph, graph.name_of(np.reshape(start, (1, -1))))
     for column in columns:
-        scores = scores + column.added(graph)
+        scores = scores + column.score(graph)
     outputs = _outputs(model, scores, {column.name for column in columns})
 
-    def declared(name: str, kind: np.dtype[Any], shape: list[int | None]) -> Any:
+    def declare(name: str, kind: np.dtype[Any], shape: list[int | None]) -> Any:
         return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(kind), shape)
 
     made = helper.make_model(
         helper.make_graph(
             graph.nodes,
             "memberbound",
-            [declared(column.name, column.kind, [None, 1]) for column in columns],
-            [declared(name, *what) for name, what in outputs.items()],
+            [declare(column.name, column.kind, [None, 1]) for column in columns],
+            [declare(name, *what) for name, what in outputs.items()],
             graph.stored,
         ),
         producer_name="memberbound",
@@ -110,21 +110,21 @@ def onnx_bytes(model: PrivateModel) -> bytes:
 
 
 def stored_text(packed: bytes) -> str:
-    """Return the description of the model that an ONNX file was made of, '' where it has none."""
+    """Return the model description stored in an ONNX file, or '' if there is none."""
     made = _package("onnx").load_model_from_string(packed)
     return next((str(p.value) for p in made.metadata_props if p.key == _ABOUT), "")
 
 
 @dataclass
 class _Graph:
-    """Nodes and constants, named in their order."""
+    """Nodes and constants of an ONNX graph, named by position."""
 
     helper: Any
     nodes: list[Any] = field(default_factory=list)
     stored: list[Any] = field(default_factory=list)
 
     def name_of(self, value: Any) -> str:
-        """Return the name of a value of the graph, or of a constant that becomes one."""
+        """Return the name of a value, adding a constant to the graph if necessary."""
         if isinstance(value, _Value):
             return value.name
         from onnx import numpy_helper
@@ -134,18 +134,18 @@ class _Graph:
         return name
 
     def node(self, kind: str, *inputs: Any, named: str = "", **attributes: Any) -> _Value:
-        """Return what an operator gives."""
+        """Add a node and return its output."""
         name = named or f"memberbound/{kind}{len(self.nodes)}"
         names = [self.name_of(value) for value in inputs]
         self.nodes.append(self.helper.make_node(kind, names, [name], **attributes))
         return _Value(self, name)
 
-    def row(self, table: FloatArray, place: _Value) -> _Value:
-        """Return the row of a table at a place of shape (rows, 1)."""
-        return self.node("Gather", table, self.node("Reshape", place, [-1]), axis=0)
+    def row(self, table: FloatArray, index: _Value) -> _Value:
+        """Return the rows of a table at an index of shape (rows, 1)."""
+        return self.node("Gather", table, self.node("Reshape", index, [-1]), axis=0)
 
-    def counted(self, value: _Value, ends: FloatArray) -> _Value:
-        """Return how many of these ends are at most the value."""
+    def count_at_most(self, value: _Value, ends: FloatArray) -> _Value:
+        """Return the number of ends that are at most the value."""
         reached = self.node("GreaterOrEqual", value, ends[None, :])
         whole = self.node("Cast", reached, to=self.helper.np_dtype_to_tensor_dtype(np.dtype("i8")))
         return self.node("ReduceSum", whole, [1], keepdims=1)
@@ -153,7 +153,7 @@ class _Graph:
 
 @dataclass(frozen=True)
 class _Value:
-    """What a node of the graph gives, or an input: numbers to compute with."""
+    """The output of a node, or an input, with arithmetic that adds nodes."""
 
     graph: _Graph
     name: str
@@ -171,30 +171,30 @@ class _Value:
         return self.graph.node("Div", self, other)
 
     def of(self, kind: str) -> _Value:
-        """Return a function of the value alone."""
+        """Apply a unary operator."""
         return self.graph.node(kind, self)
 
-    def clipped(self, low: float, high: float) -> _Value:
-        """Return the value between two ends."""
+    def clip(self, low: float, high: float) -> _Value:
+        """Clip the value to [low, high]."""
         return self.graph.node("Clip", self, low, high)
 
     def where(self, condition: _Value, other: Any) -> _Value:
-        """Return the value; the other one where a condition holds."""
+        """Replace the value by another one wherever the condition holds."""
         return self.graph.node("Where", condition, other, self)
 
 
 @dataclass(frozen=True)
 class _Numbers:
-    """A column of numbers: coefficients of the encoded number, and rows of a table by its place."""
+    """A numeric column: coefficients of the encoded number, and a lookup table by bin."""
 
     code: ColumnCode
-    #: Of the encoded number; None where only its place counts.
+    #: Coefficients of the encoded number; None if the scores depend on the bin only.
     coefficients: FloatArray | None
-    #: A row per place, the last one for missing values.
+    #: A row per bin; the last one is for missing values.
     table: FloatArray
-    #: Places are runs between these ends of the transformed number; None: octaves and signs.
+    #: Edges of the bins of the transformed number; None: octaves and signs.
     edges: FloatArray | None
-    #: Encoded rows are divided by it.
+    #: Divisor of encoded rows.
     length: float = 1.0
 
     kind = np.dtype(np.float64)
@@ -203,38 +203,40 @@ class _Numbers:
     def name(self) -> str:
         return self.code.name
 
-    def added(self, graph: _Graph) -> _Value:
-        """Return what the column adds to the scores."""
-        written = _Value(graph, self.name)
-        gap = written.of("IsNaN")
-        number = written.where(gap, 0.0)
-        moved = self._moved(number)
-        place = _octave(number) if self.edges is None else graph.counted(moved, self.edges)
-        added = graph.row(self.table, place.where(gap, np.array(len(self.table) - 1)))
+    def score(self, graph: _Graph) -> _Value:
+        """Return the column's contribution to the scores."""
+        value = _Value(graph, self.name)
+        missing = value.of("IsNaN")
+        number = value.where(missing, 0.0)
+        transformed = self._transform(number)
+        index = (
+            _octave(number) if self.edges is None else graph.count_at_most(transformed, self.edges)
+        )
+        score = graph.row(self.table, index.where(missing, np.array(len(self.table) - 1)))
         if self.coefficients is None:
-            return added
+            return score
         scaling = self.code.scaling
         assert scaling is not None
-        scaled = (moved - scaling.centre) / (2 * scaling.spread)
-        encoded = scaled.clipped(-scaling.limit, scaling.limit).where(gap, 0.0)
-        # As on_grid: the same operations in the same order, since it rounds.
-        bounded = (encoded / self.length).clipped(-LARGEST_FEATURE, LARGEST_FEATURE)
+        scaled = (transformed - scaling.centre) / (2 * scaling.spread)
+        encoded = scaled.clip(-scaling.limit, scaling.limit).where(missing, 0.0)
+        # The same operations in the same order as in on_grid, because it rounds.
+        bounded = (encoded / self.length).clip(-LARGEST_FEATURE, LARGEST_FEATURE)
         encoded = (bounded * GRID).of("Round") / GRID
-        return added + graph.node("MatMul", encoded, self.coefficients[None, :])
+        return score + graph.node("MatMul", encoded, self.coefficients[None, :])
 
-    def _moved(self, number: _Value) -> _Value:
+    def _transform(self, number: _Value) -> _Value:
         scaling = self.code.scaling
         if scaling is None:
             return number
         if scaling.unit > 0:
-            # arsinh, of which onnxruntime has none for doubles.
+            # arsinh, which onnxruntime does not implement for doubles.
             size = number.of("Abs") / scaling.unit
             grown = (size + (size * size + 1.0).of("Sqrt")).of("Log")
             number = number.of("Sign") * grown
-        return number.clipped(scaling.low, scaling.high)
+        return number.clip(scaling.low, scaling.high)
 
     def examples(self, draws: np.random.Generator) -> Sequence[object]:
-        """Return values inside and outside the range, of every size, and missing ones."""
+        """Return test values inside and outside the range, of all magnitudes, and missing ones."""
         scaling = self.code.scaling
         low, high = (-1e3, 1e3) if scaling is None else (scaling.low, scaling.high)
         inside = draws.uniform(low, high, _COMPARED // 2)
@@ -250,13 +252,13 @@ def _octave(number: _Value) -> _Value:
     """Return the cell of a number: its sign and octave."""
     graph, middle = number.graph, NUMBER_CELLS // 2
     ends = np.array([octave_ends(cell)[0] for cell in range(middle + 1, NUMBER_CELLS)])
-    count = graph.counted(number.of("Abs"), ends)
+    count = graph.count_at_most(number.of("Abs"), ends)
     return count.where(graph.node("Less", number, 0.0), count.of("Neg")) + np.array(middle)
 
 
 @dataclass(frozen=True)
 class _Texts:
-    """A column of categories: a row of a table for each, the last one for all others."""
+    """A categorical column: a table row per category, the last one for all others."""
 
     name: str
     labels: tuple[str, ...]
@@ -264,9 +266,9 @@ class _Texts:
 
     kind = np.dtype(object)
 
-    def added(self, graph: _Graph) -> _Value:
-        """Return what the column adds to the scores."""
-        place = graph.node(
+    def score(self, graph: _Graph) -> _Value:
+        """Return the column's contribution to the scores."""
+        index = graph.node(
             "LabelEncoder",
             _Value(graph, self.name),
             domain="ai.onnx.ml",
@@ -274,10 +276,10 @@ class _Texts:
             values_int64s=list(range(len(self.labels))),
             default_int64=len(self.labels),
         )
-        return graph.row(self.table, place)
+        return graph.row(self.table, index)
 
     def examples(self, draws: np.random.Generator) -> Sequence[object]:
-        """Return all categories, and one that nobody has."""
+        """Return all categories, a missing value and an unknown category."""
         del draws
         return [*self.labels, "", "no such category of any column"]
 
@@ -286,49 +288,49 @@ _Column = _Numbers | _Texts
 
 
 def _columns(model: PrivateModel) -> list[_Column]:
-    """Return what each column adds to the scores."""
+    """Return the graph's columns, which compute each column's contribution to the scores."""
     if isinstance(model.model, BoostedModel):
         parts = zip(binned_columns(model.encoder), model.model.tables, strict=True)
-        return [_boosted(bins, table) for bins, table in parts]
+        return [_boosted_column(bins, table) for bins, table in parts]
     ends = np.cumsum([code.width for code in model.encoder.used])[:-1]
     weights = np.split(model.model.coefficients, ends)
     used = zip(model.encoder.used, weights, strict=True)
-    return [_linear(code, own, model.encoder.length) for code, own in used]
+    return [_linear_column(code, own, model.encoder.length) for code, own in used]
 
 
-def _linear(code: ColumnCode, weights: FloatArray, length: float) -> _Column:
+def _linear_column(code: ColumnCode, weights: FloatArray, length: float) -> _Column:
     scaled = code.scaling is not None
-    # Below the rows of the indicators, one for values that switch on none.
+    # After the rows of the indicators, a zero row for values without an indicator.
     indicator = float(on_grid(np.array(1 / length)))
     rows = np.vstack([weights[int(scaled) :] * indicator, np.zeros((1, weights.shape[1]))])
 
-    def added(values: Values) -> FloatArray:
+    def look_up(values: Values) -> FloatArray:
         return np.asarray(rows[code.places(values)])
 
     if not _takes_numbers(code):
-        return _texts(code, added)
+        return _text_column(code, look_up)
     table = np.zeros((NUMBER_CELLS + 1, weights.shape[1]))
     if code.indicators:
-        table = added(_one_of_each_cell())
+        table = look_up(_one_of_each_cell())
     return _Numbers(code, weights[0] if scaled else None, table, None, length)
 
 
-def _boosted(bins: Any, table: FloatArray) -> _Column:
+def _boosted_column(bins: Any, table: FloatArray) -> _Column:
     code: ColumnCode = bins.code
 
-    def added(values: Values) -> FloatArray:
+    def look_up(values: Values) -> FloatArray:
         return np.asarray(table[bins.of(values)])
 
     if not _takes_numbers(code):
-        return _texts(code, added)
+        return _text_column(code, look_up)
     if code.scaling is None:
-        return _Numbers(code, None, added(_one_of_each_cell()), None)
-    missing = added(Values.of(np.array([np.nan])))
+        return _Numbers(code, None, look_up(_one_of_each_cell()), None)
+    missing = look_up(Values.of(np.array([np.nan])))
     return _Numbers(code, None, np.vstack([table[: bins.ordered], missing]), bins.edges())
 
 
 def _one_of_each_cell() -> Values:
-    """Return a number of every octave and sign, in the order of the cells, and a missing one."""
+    """Return one number per cell (octave and sign), in order, and a missing value."""
     ends = [octave_ends(cell) for cell in range(NUMBER_CELLS)]
     middles = np.append(np.mean(ends, axis=1), math.nan)
     values = Values.of(middles)
@@ -337,44 +339,44 @@ def _one_of_each_cell() -> Values:
 
 
 def _takes_numbers(code: ColumnCode) -> bool:
-    """Tell whether a column is an input of numbers: scaled, or told apart by size alone."""
+    """Return whether a column takes numeric input: scaled, or binned by magnitude alone."""
     return code.scaling is not None or (not code.labels and max(code.cells, default=0) <= MISSING)
 
 
-def _texts(code: ColumnCode, added: Callable[[Values], FloatArray]) -> _Texts:
+def _text_column(code: ColumnCode, look_up: Callable[[Values], FloatArray]) -> _Texts:
     if not code.labels:
-        raise _unlisted(code.name)
+        raise _missing_bounds(code.name)
     labels = tuple(dict.fromkeys((*code.labels, "")))
     unknown = "\0"  # a label that no table has
-    return _Texts(code.name, labels, added(Values.of([*labels, unknown], code.form)))
+    return _Texts(code.name, labels, look_up(Values.of([*labels, unknown], code.form)))
 
 
 def _outputs(model: PrivateModel, scores: _Value, taken: set[str]) -> dict[str, Any]:
-    """Add what is answered: ``prediction`` and, for classes, ``probabilities`` or ``scores``.
+    """Add the outputs: ``prediction`` and, for classes, ``probabilities`` or ``scores``.
 
-    Return the type and the shape of each.
+    Return the type and the shape of each output.
     """
     graph, single = scores.graph, model.loss.outputs == 1
     texts, doubles = np.dtype(object), np.dtype(np.float64)
 
-    def named(name: str) -> str:
+    def unused_name(name: str) -> str:
         while name in taken:
             name += "_"
         return name
 
-    answer = named("prediction")
+    answer = unused_name("prediction")
     if not model.class_names:
         half = (model.target.high - model.target.low) / 2
-        scaled = scores.clipped(-1.0, 1.0) * half
+        scaled = scores.clip(-1.0, 1.0) * half
         graph.node("Add", scaled, model.target.low + half, named=answer)
         return {answer: (doubles, [None, 1])}
     if single:
         above = graph.node("Greater", scores, 0.0)
-        place = graph.node("Cast", graph.node("Reshape", above, [-1]), to=7)
+        index = graph.node("Cast", graph.node("Reshape", above, [-1]), to=7)
     else:
-        place = graph.node("ArgMax", scores, axis=1, keepdims=0)
-    graph.node("Gather", np.array(model.class_names, dtype=object), place, named=answer)
-    beside = named("probabilities" if model.loss.probable else "scores")
+        index = graph.node("ArgMax", scores, axis=1, keepdims=0)
+    graph.node("Gather", np.array(model.class_names, dtype=object), index, named=answer)
+    beside = unused_name("probabilities" if model.loss.probable else "scores")
     if not model.loss.probable:
         graph.node("Identity", scores, named=beside)
     elif single:
@@ -387,13 +389,13 @@ def _outputs(model: PrivateModel, scores: _Value, taken: set[str]) -> dict[str, 
 
 
 def _compare(model: PrivateModel, packed: bytes, columns: Sequence[_Column]) -> None:
-    """Refuse a file whose answers differ from the model's, on rows of every kind."""
+    """Check that the file and the model agree on a range of test rows, or raise."""
     draws = np.random.default_rng(0)
     rows: dict[str, list[object]] = {}
     for column in columns:
         values = column.examples(draws)
         picked = [*range(len(values)), *draws.integers(0, len(values), _COMPARED).tolist()]
-        rows[column.name] = [values[place] for place in draws.permutation(picked)[:_COMPARED]]
+        rows[column.name] = [values[index] for index in draws.permutation(picked)[:_COMPARED]]
     session = _package("onnxruntime").InferenceSession(packed, providers=["CPUExecutionProvider"])
     feeds = {c.name: np.array(rows[c.name], dtype=c.kind).reshape(-1, 1) for c in columns}
     answers = session.run(None, feeds)

@@ -1,10 +1,9 @@
-"""Where noise gets its bits, and how bits become draws.
+"""Sources of random bits, and noise draws from them.
 
-A source supplies 64-bit words; everything else is the same for all of them.  Draws are inversions
-of a distribution function at a dense uniform: one that keeps all 53 bits of a double however small
-it is, taken from the nearer tail.  So every draw here equals its ideal counterpart (same words,
-infinitely many more of them, exact arithmetic) up to a small *relative* error, which is what
-``proofs/snapping.md`` needs.
+A source supplies 64-bit words; the rest is shared.  Draws invert a distribution function at a
+*dense* uniform, taken from the nearer tail, which has all 53 significant bits of a double however
+small it is.  So every draw equals its ideal counterpart (the same words followed by infinitely many
+more, in exact arithmetic) up to a small *relative* error, as ``proofs/snapping.md`` requires.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from memberbound.errors import whole_number
 from memberbound.numerics.rounding import FloatArray
 
 Words = NDArray[np.uint64]
-#: Below this an integer read as a double has fewer than 53 significant bits: more are drawn.
+#: An integer below this has fewer than 53 significant bits as a double, so more bits are drawn.
 _DENSE = np.uint64(2**53)
 
 
 class RandomSource(ABC):
-    """Draws of every law that noise is built from, on top of uniform 64-bit words."""
+    """Draws from the distributions that noise is built from, given uniform 64-bit words."""
 
-    #: Whether nobody without the words can predict them: the default of every release.
+    #: Whether the words are unpredictable; required for every real release.
     secure: bool
 
     @abstractmethod
@@ -47,7 +46,7 @@ class RandomSource(ABC):
         return value * 2.0**-63
 
     def _tails(self, count: int) -> tuple[FloatArray, NDArray[np.bool_], FloatArray]:
-        """Return u in (0, ½], whether it counts from above, and a sign: independent."""
+        """Return independent u in (0, ½], whether u is an upper-tail probability, and signs."""
         words = self.words(count)
         sign = 1.0 - 2.0 * (words & np.uint64(1)).astype(np.float64)
         above = (words & np.uint64(2)) != 0
@@ -68,14 +67,14 @@ class RandomSource(ABC):
         return np.where(above, -np.log(u), -np.log1p(-u))
 
     def gamma(self, shape: int, count: int) -> FloatArray:
-        """Return Gamma(``shape``, 1) draws: sums of ``shape`` exponentials, added exactly."""
+        """Return Gamma(``shape``, 1) draws: exact sums of ``shape`` exponentials."""
         parts = self.exponential(shape * count).reshape(count, shape)
         return np.array([math.fsum(row) for row in parts])
 
 
 @dataclass(frozen=True)
 class SecureSource(RandomSource):
-    """Words from the operating system's cryptographic generator: no state, no seed."""
+    """Words from the operating system's cryptographic generator, without state or seed."""
 
     secure = True
 
@@ -84,7 +83,7 @@ class SecureSource(RandomSource):
         return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
 
-#: Where noise comes from unless a test says otherwise.
+#: The default source of noise.
 SECURE = SecureSource()
 
 
@@ -92,7 +91,7 @@ SECURE = SecureSource()
 class InsecureSource(RandomSource):
     """Words from a seeded generator: for tests and simulations, never for a release.
 
-    Whoever knows or guesses the seed subtracts the noise.
+    Anyone who knows or guesses the seed can subtract the noise.
     """
 
     seed: int
@@ -101,7 +100,7 @@ class InsecureSource(RandomSource):
     secure = False
 
     def __post_init__(self) -> None:
-        # For None numpy would draw a seed from the system: refused, so that the choice is explicit.
+        # Reject None, for which numpy would draw a seed itself: the choice must be explicit.
         seed = whole_number("seed", self.seed, at_least=0, remedy="For a release: SecureSource().")
         object.__setattr__(self, "seed", seed)
         object.__setattr__(self, "_generator", np.random.PCG64(self.seed))
@@ -112,5 +111,5 @@ class InsecureSource(RandomSource):
 
 
 def source_from_seed(insecure_seed: int | None) -> RandomSource:
-    """Return the operating system's source, or a seeded one that protects nobody."""
+    """Return the operating system's source, or an insecure seeded one."""
     return SECURE if insecure_seed is None else InsecureSource(insecure_seed)

@@ -1,7 +1,7 @@
-"""Files of releases: what a release must offer to be saved, and the formats they share.
+"""Files of releases: the protocol of a release that can be saved, and shared formats.
 
-Nothing is ever pickled.  A release describes itself for its certificate and writes its own file;
-:func:`memberbound.release.saving.save` puts the two side by side.
+Nothing is ever pickled.  A release supplies the fields of its certificate and writes its own file;
+:func:`memberbound.release.saving.save` stores the two side by side.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ class StorableRelease(Protocol):
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """The endings of the files that it can be written to."""
+        """The supported file endings."""
 
     def certificate_fields(self) -> dict[str, object]:
-        """Return the fields of its certificate, besides name and hash of the file."""
+        """Return the fields of its certificate, except the file's name and hash."""
 
     def file_writer(self, path: Path) -> Writer:
         """Return a function that writes the release in the format of the path's ending."""
 
 
 def json_page(fields: Mapping[str, object]) -> str:
-    """Return fields as a page of JSON."""
+    """Format fields as indented JSON."""
     return json.dumps(plain(fields), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def skops() -> ModuleType:
-    """Import skops, or say how to install it."""
+    """Import skops, or raise an error that explains how to install it."""
     return import_optional("skops.io", "for this file", "skops")
 
 
 def safetensors(name: str = "safetensors.numpy") -> ModuleType:
-    """Import a module of safetensors, or say how to install it."""
+    """Import a module of safetensors, or raise an error that explains how to install it."""
     return import_optional(name, "for this file", "skops")
 
 

@@ -1,12 +1,12 @@
-"""Save a release beside its certificate, and load it again.
+"""Save a release with its certificate, and load it again.
 
 ``model.skops`` (an estimator), ``model.json`` (a model of all rows: plain numbers),
 ``release.json`` (a vector) or ``network.safetensors`` (a network's tensors) comes with
 ``<file>.certificate.json``, which holds the SHA-256 of the file.  The hash ties the two together;
-it is not a signature, because anybody who can write both files can forge both.
+it is not a signature, because anyone who can write both files can forge both.
 
-Two files cannot be replaced at once.  During the replacement the certificate also holds the old
-one: whichever of the two releases a killed run leaves behind, its certificate is there.
+Two files cannot be replaced atomically.  During the replacement the certificate also holds the old
+one, so that a killed run leaves a valid certificate for whichever release is on disk.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def _digest(path: Path) -> str:
 def save(released: object, path: str | Path, *, force: bool = False) -> Path:
     """Write a release and its certificate; return the path of the certificate.
 
-    A model goes to ``*.skops`` (extra ``skops``), one of all rows also to ``*.json`` or, for other
-    runtimes, to ``*.onnx`` (extra ``onnx``); numbers (a
-    :class:`~memberbound.release.calibration.Release`) to ``*.json`` or ``*.safetensors``, a network
-    to ``*.safetensors``, a synthetic table to a table file.
-    Each file is written whole or not at all.  The certificate is written first: wherever this
-    stops, no release lacks its certificate, neither the new one nor the one it replaces.
+    Models are saved as ``*.skops`` (extra ``skops``); models of all rows also as ``*.json`` or, for
+    other runtimes, ``*.onnx`` (extra ``onnx``); numbers (a
+    :class:`~memberbound.release.calibration.Release`) as ``*.json`` or ``*.safetensors``, networks
+    as ``*.safetensors``, synthetic tables as table files.
+    Each file is written atomically.  The certificate is written first, so that an interruption
+    never leaves a release without its certificate, whether new or old.
     """
     release = _storable(released)
     if release is None:
@@ -83,7 +83,7 @@ def save(released: object, path: str | Path, *, force: bool = False) -> Path:
         write_atomically(target, write, force)
     finally:
         if old is not None:
-            # The entry of the old file is harmless, so removing it may fail.
+            # A leftover entry of the old file is harmless, so ignore failures to remove it.
             with contextlib.suppress(MemberboundError, OSError):
                 write_text(json_page(verified(target)), beside, force=True)
         elif not (existed or target.exists()):
@@ -92,7 +92,7 @@ def save(released: object, path: str | Path, *, force: bool = False) -> Path:
 
 
 def _storable(released: object) -> StorableRelease | None:
-    """Return the release itself, or the one inside a fitted estimator; None if there is none."""
+    """Return the release, unwrapped from a fitted estimator; None if there is none."""
     for candidate in (getattr(released, "released_", None), released):
         if isinstance(candidate, StorableRelease):
             return candidate
@@ -100,9 +100,9 @@ def _storable(released: object) -> StorableRelease | None:
 
 
 def verified(path: str | Path) -> dict[str, object]:
-    """Return the certificate of a file after checking that it belongs to it.
+    """Check that a file's certificate belongs to it, and return the certificate.
 
-    Edge cases: a missing, unreadable or foreign certificate is refused.
+    Edge cases: a missing, unreadable or foreign certificate is rejected.
     """
     target, beside = Path(path), certificate_path(path)
     if not target.is_file():
@@ -126,7 +126,7 @@ def verified(path: str | Path) -> dict[str, object]:
 
 
 def answering(model: object) -> PrivateModel | TableModel | None:
-    """Return the released model that predicts raw rows, None if the release is a statistic."""
+    """Return the released model that predicts raw rows, or None for other releases."""
     release: PrivateModel | TableModel | None = _storable(model)  # type: ignore[assignment]
     return release if hasattr(release, "predict") else None
 
@@ -136,8 +136,8 @@ def load(
 ) -> TableModel | PrivateModel | SavedRelease:
     """Verify and read a release: the model, or the vector.
 
-    A model takes raw rows: ``load("model.skops").predict(table)``.  ``factory`` makes the module of
-    a network, as it did for ``protect``.
+    A model takes raw rows: ``load("model.skops").predict(table)``.  ``factory`` creates the module
+    of a network, as for ``protect``.
     """
     certificate = verified(path)
     target = Path(path)
@@ -150,7 +150,7 @@ def load(
         return loaded
     except (MemberboundError, MemoryError):
         raise
-    except Exception as error:  # a parser of a file that somebody changed may raise anything
+    except Exception as error:  # parsing a corrupted file may raise anything
         raise InputError(
             f"path must hold a released model, got {target.name!r}, whose content is damaged "
             f"({type(error).__name__})."

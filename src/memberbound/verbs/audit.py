@@ -1,4 +1,4 @@
-"""The verb ``audit``: what attacks on a model that exists reach, with intervals that hold."""
+"""The verb ``audit``: attack an existing model and report valid confidence intervals."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ from memberbound.tables.table import Table as OpenTable
 from memberbound.verbs.audit_answer import (
     RATES,
     RecordsAnswer,
-    audited_rates,
-    given_fields,
+    check_rates,
+    records_answer_fields,
     records_file,
 )
 
@@ -71,7 +71,7 @@ _ACCESS = {
 
 
 class AccessFields(TypedDict):
-    """The best attack of those who see no more than this of the model."""
+    """The best attack at one level of access to the model."""
 
     attack: str
     advantage: IntervalFields
@@ -79,7 +79,7 @@ class AccessFields(TypedDict):
 
 @dataclass(frozen=True)
 class Replacement:
-    """A protected model of the same rows: what it scores beside the present one, and promises."""
+    """A protected model of the same rows: its score beside the audited model's, and its bound."""
 
     learner: str
     score: str
@@ -90,23 +90,23 @@ class Replacement:
 
     @property
     def sentence(self) -> str:
-        """The advice."""
+        """The recommendation as a sentence."""
         after, before = (
             decimals(score, "estimate", 3)
             for score in (self.score_released_estimate, self.score_yours_estimate)
         )
         return (
             f"Replace it: a {self.learner} model of all rows with noise, {self.score} about "
-            f"{after} against yours, about {before}. Then nobody, not even somebody who knows all "
+            f"{after} against yours, about {before}. Then no attacker, even one who knows all "
             "other records, is right about any record's membership more than "
-            f"{percent(self.success_upper, 'upper')} of the time. The choice between learners "
-            "looked at scores of the rows, and that bound does not cover it."
+            f"{percent(self.success_upper, 'upper')} of the time. That bound does not cover the "
+            "choice between learners, which used scores of the rows."
         )
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Audit(RecordsAnswer):
-    """What attacks reached on one model; ``detail`` has everything that was measured."""
+    """Attack results on one model; ``detail`` has every measurement."""
 
     VERB: ClassVar = "audit"
     ATTACKED: ClassVar = " on this model"
@@ -123,11 +123,11 @@ class Audit(RecordsAnswer):
 
     @computed
     def leak_shown(self) -> bool:
-        """Whether an attack provably beats blind guessing on sides that are comparable."""
+        """Whether an attack provably beats blind guessing on comparable members and non-members."""
         return self.floor is not None and self.floor > 0
 
     def findings(self) -> Iterator[str]:
-        """Return floors by access, facts, and whether the two sides are comparable."""
+        """Yield lower bounds by access, facts, and whether the two sides are comparable."""
         if not self.comparable:
             yield "members and non-members are not comparable: there is no floor"
         elif self.by_access:
@@ -148,7 +148,7 @@ class Audit(RecordsAnswer):
             yield self.one_law.sentence
 
     def summary(self) -> str:
-        """Return the table of attacks, and at the end what could take the model's place."""
+        """Return the table of attacks, followed by the recommended replacement."""
         text = super().summary()
         if self.replacement is None:
             return text
@@ -189,48 +189,49 @@ def audit(
 ) -> Audit:
     """Measure what membership inference attacks on a model achieve, with confidence intervals.
 
-    The model is given as itself (``model``, with its members and with ``nonmembers``, fresh records
-    of the same kind), as a table of its ``predictions``, or as a table of one attack's scores with
-    the columns ``score`` (higher: rather a member) and ``member`` (1 or 0).  The game is the model
-    game: this model, its own members.  A score table of canaries that fair coins put into one
-    training (``one_run``) also bounds the ε and the μ of the mechanism from below.
+    Pass the model itself (``model``, with its members and with ``nonmembers``, fresh records of the
+    same kind), a table of its ``predictions``, or a table of one attack's scores with the columns
+    ``score`` (higher means more likely a member) and ``member`` (1 or 0).  The game is the model
+    game: this model, its own members.  A score table of canaries that were included in one training
+    run by fair coin flips (``one_run``) also gives lower bounds on the mechanism's ε and μ.
 
-    Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to;
-    a lower bound is a floor for the best attack.  Nothing here is a bound on other attacks.  The
-    floors of ``one_run`` hold with ``confidence`` for every mechanism with that ε at that δ.
-    Attacks that train reference models are measured on a quarter of the members (of fewer than
-    1000: on 250, or a half) and half of the non-members, the others being known to them.
+    Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for its own attack; a lower
+    bound also applies to the best possible attack.  Nothing here bounds other attacks from above.
+    The lower bounds of ``one_run`` hold with ``confidence`` for every mechanism with that ε at that
+    δ.  Attacks that train reference models are measured on a quarter of the members (with fewer
+    than 1000 members: on 250, or half) and half of the non-members; they train on the rest.
     Theorem: proofs/audit-intervals.md, proofs/given-models.md.
     Assumes: the answer's ``assumptions``.
-    Edge cases: too few non-members for an FPR give ``None``.
+    Edge cases: the TPR is ``None`` at an FPR for which there are too few non-members.
 
     Args:
-        members: the model's training rows, a file or a table, in Python also a pair (X, y);
+        members: the model's training rows: a file or a table, in Python also a pair (X, y);
             or, without a model, a table of scores or predictions.
         nonmembers: rows from the same source that the model was not trained on.
         model: a trained model: its file, or in Python the fitted object or a callable of rows.
         predictions: instead of a model, a table of its predictions: ``label``, ``member`` and
             ``probability_<class>``, ``logit_<class>`` or ``prediction``.
-        one_run: a table of scores of canaries, each of which an independent fair coin put into the
-            training set of this one model or left out (``member``).
-        claimed_epsilon: the ε that the training claims, compared with the floor of ``one_run``; the
-            command ends with exit code 3 if the floor is above it.
+        one_run: a table of scores of canaries; an independent fair coin decided whether each one
+            was in the training set of this one model (``member``).
+        claimed_epsilon: the ε that the training claims, compared with the lower bound from
+            ``one_run``; the command exits with code 3 if the lower bound exceeds it.
         delta: the δ of that ε (default: 1e-5).
         target: column that the model predicts.
-        learner: what reference models are trained with, on these rows: a short name,
+        learner: learner of the reference models, trained on these rows: a short name,
             ``package.module:factory`` or an estimator (default: ``same``, the model's own kind,
             for scikit-learn estimators and those of LightGBM and XGBoost).
         factory: for a PyTorch ``state_dict``: the ``package.module:factory`` for the module.
         by: a column whose values are subgroups to report separately.
         quick: leave out the attacks that train reference models, the strongest ones.
-        seconds: time to train reference models in (default: 60); the first is always finished.
+        seconds: time limit for training reference models (default: 60); the first one always
+            finishes.
         attacks: attacks to run (default: all that can run here).
         confidence: of each interval.
-        columns: columns that the model gets (default: those it was trained on).
+        columns: columns passed to the model (default: those it was trained on).
         records: write which members are identified to this CSV file.
         force: overwrite ``records``.
         seed: for random parts of the records and the learners.
-        shadows: reference models to train at most.
+        shadows: maximum number of reference models.
         workers: processes that train them; -1 uses all cores (default, unless they are quick).
 
     Command line:
@@ -252,7 +253,7 @@ def audit(
     sure = fraction("confidence", confidence, open_left=True, open_right=True)
     start = whole_number("seed", seed, at_least=0)
     out = records_file(records, members, force=force)
-    rates = audited_rates(fpr)
+    rates = check_rates(fpr)
     names = [columns] if isinstance(columns, str) else columns
     check_claim("one_run", one_run, claimed_epsilon, delta)
     evidence: Evidence | ScoreTable
@@ -265,7 +266,7 @@ def audit(
         evidence = ask_model(
             trained, members, nonmembers, target, columns=names, by=by, encoding=encoding
         )
-        references, notes = _trained_references(
+        references, notes = _train_references(
             evidence,
             learner,
             attacks,
@@ -313,7 +314,7 @@ def audit(
         for level, bound in detail.by_access.items()
     }
     answer = Audit(
-        **given_fields(detail),
+        **records_answer_fields(detail),
         assumptions=detail.assumptions,
         one_law=detail.law,
         one_run=floors,
@@ -323,7 +324,7 @@ def audit(
         records_out=None if out is None else str(out),
         detail=detail,
     )
-    # A study passes an open table and rehearses its own recommendation.
+    # A study passes an open table and works out its own recommendation.
     if answer.leak_shown and target is not None and not isinstance(members, OpenTable):
         kept = None if names is None else tuple(names)
         replacement = _rehearse_replacement(
@@ -342,7 +343,7 @@ def audit(
 
 
 def _refuse_options_of_a_model(**given: bool) -> None:
-    """Refuse options that apply to a model where only its answers are given."""
+    """Reject options that need a model when only its outputs are given."""
     names = [name for name, is_given in given.items() if is_given]
     if names:
         raise InputError(
@@ -354,7 +355,7 @@ def _refuse_options_of_a_model(**given: bool) -> None:
 def _read_answers(
     members: object, predictions: object, one_run: object, by: str | None, encoding: str | None
 ) -> Evidence | ScoreTable:
-    """Read the one table that is given instead of a model."""
+    """Read the one table given instead of a model."""
     sources = {"members": members, "predictions": predictions, "one_run": one_run}
     given = [name for name, source in sources.items() if source is not None]
     if len(given) != 1:
@@ -369,7 +370,7 @@ def _read_answers(
     return read_table(members, by, encoding)
 
 
-def _trained_references(
+def _train_references(
     evidence: Evidence,
     learner: str | Learner | None,
     attacks: Iterable[str] | None,
@@ -377,10 +378,10 @@ def _trained_references(
     quick: bool,
     **training: Any,
 ) -> tuple[ShadowRun | None, tuple[str, ...]]:
-    """Return reference models and notes; a learner that is named is insisted on.
+    """Train reference models; return them with notes.
 
-    Without one, a model that cannot be trained again (or not in this time) has no reference models,
-    and the note says what would bring them.
+    Failures are errors if a learner was named.  Otherwise a model that cannot be retrained (or not
+    in time) gets no reference models, and a note explains how to obtain them.
     """
     if quick and learner is not None:
         raise InputError("quick must be left out with a learner: it trains nothing.")
@@ -416,7 +417,7 @@ def _trained_references(
     )
 
 
-# ── A protected model in the place of one that leaks ──────────────────────────────────────────────
+# ── A protected model to replace one that leaks ───────────────────────────────────────────────────
 
 _REPLACEMENT_ETA = 0.05
 
@@ -430,10 +431,10 @@ def _rehearse_replacement(
     encoding: str | None,
     seed: int,
 ) -> Replacement | None:
-    """Try protected models of an audited model's rows and return the one that scores best.
+    """Train protected models on an audited model's rows and return the best-scoring one.
 
-    Scores are those of ``protect``, on rows that a trial was not trained on.  None if no learner
-    can be trained on these rows, or none is better than a constant.
+    Scores are computed as in ``protect``, on rows held out from a trial model.  Return None if no
+    learner can be trained on these rows, or none beats a constant.
     """
     evidence = detail.evidence
     yours = None
@@ -450,7 +451,7 @@ def _rehearse_replacement(
     for learner in other_learners(evidence.task):
         training = PrivateTraining(target, checked_form(learner), _REPLACEMENT_ETA, {})
         try:
-            # For trial: this model is thrown away, the real release draws its own noise.
+            # Only a rehearsal: this model is discarded; a real release draws fresh noise.
             model = training.fit(table, seed)
         except InputError:
             continue

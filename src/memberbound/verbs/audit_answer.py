@@ -1,4 +1,4 @@
-"""Answers of the verbs that attack models: a table of attacks, a sentence, a floor for limits."""
+"""Answers of the audit verbs: a table of attacks, a sentence, a lower bound to check limits."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import down
 from memberbound.quantities import NO_LEAK, confident, percent
 
-#: Rates for which a TPR is given where the non-members allow it.
+#: False-positive rates at which the TPR is reported if there are enough non-members.
 RATES = (0.1, 0.01, 0.001)
-#: Why there is no number to hold to a limit, after who is right about whom.
+#: Appended to a description of the attack when no number can be checked against a limit.
 NOT_COMPARABLE = ", on members and non-members that differ already in their columns"
 
 
 class AttackFields(TypedDict, total=False):
-    """What one attack reached; which keys there are depends on what was attacked."""
+    """Results of one attack; the keys present depend on the target of the audit."""
 
     auc: IntervalFields | None
     advantage: IntervalFields
@@ -45,14 +45,15 @@ class AttackFields(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class AuditAnswer(Answer, Limited):
-    """What attacks reached, with intervals; never a guarantee.
+    """Attack results with intervals; never a guarantee.
 
-    ``attacks`` has the contract's fields per attack, ``best`` the one with the highest floor.
+    ``attacks`` has the contract's fields per attack, ``best`` the attack with the highest lower
+    bound.
     """
 
     FAILS_ON: ClassVar = ("estimate", "floor")
     COMPARED: ClassVar = "the success of the best attack tried (one candidate in two is a member)"
-    #: Words of the sentence: what was attacked, and what the numbers do not mean.
+    #: Parts of the sentence: the target of the attack, and the caveat.
     ATTACKED: ClassVar[str] = ""
     CAUTION: ClassVar[str] = "This is no guarantee: other attacks may achieve more."
 
@@ -69,12 +70,12 @@ class AuditAnswer(Answer, Limited):
 
     @property
     def floor(self) -> float | None:
-        """The proved advantage of the best attack, which pays for choosing it; None: no floor."""
+        """Lower bound on the best attack's advantage, valid despite the selection, or None."""
         return self.best_advantage["lower"]
 
     @property
     def reached(self) -> tuple[float, float | None]:
-        """Advantage of the best attack: the estimate, and the floor."""
+        """Advantage of the best attack: the estimate and the lower bound."""
         return float(self.attacks[self.best]["advantage"]["estimate"] or 0.0), self.floor
 
     def to_dict(self) -> dict[str, object]:
@@ -82,26 +83,26 @@ class AuditAnswer(Answer, Limited):
         return super().to_dict() | {"protects": "average record"}
 
     def successes(self, on: Part) -> tuple[Success, ...]:
-        """Return what a limit is about: the best attack's success where half of all are members.
+        """Return the success rate to check against a limit: the best attack's, at prior ½.
 
-        That is ½ + ½·advantage, whatever the shares of members and others in the sample.
+        That is ½ + ½·advantage, whatever the share of members in the sample.
         """
         estimate, lower = self.reached
         best = self.best
         if on == "estimate":
-            # The largest estimate, though another attack may have the highest floor.
+            # Take the largest estimate, even if another attack has the highest lower bound.
             gaps = {name: a["advantage"]["estimate"] or 0.0 for name, a in self.attacks.items()}
             best = max(gaps, key=gaps.__getitem__)
             estimate = gaps[best]
         what = f"best attack tried ({best}), average {member_name(self.unit)}"
         if lower is None:
-            # Not called a leak; but nothing speaks for the model either, so the limit stands.
+            # Not evidence of a leak, but not of its absence either, so the limit still applies.
             return (Success(f"{what}{NOT_COMPARABLE}"),)
         return (Success(what, estimate=(1 + estimate) / 2, floor=down((1 + lower) / 2)),)
 
     @computed
     def sentence(self) -> str:
-        """What was reached, and what that does not mean."""
+        """The result of the best attack, with its caveat."""
         estimate, lower = self.reached
         right = percent((1 + estimate) / 2, "estimate")
         sure = f"confidence {confident(self.confidence)}"
@@ -122,7 +123,7 @@ class AuditAnswer(Answer, Limited):
 
     @property
     def caution(self) -> str:
-        """What the numbers do not mean."""
+        """The caveat."""
         return self.CAUTION
 
     def details(self) -> str:
@@ -147,8 +148,8 @@ class AuditAnswer(Answer, Limited):
         return text + "".join(f"\nnote: {w.rstrip('.')}." for w in self.warnings)
 
 
-def measured_fields(audit: MeasuredAttacks, *, proved: bool = True) -> dict[str, Any]:
-    """Return the fields of an answer that every audit has."""
+def audit_fields(audit: MeasuredAttacks, *, proved: bool = True) -> dict[str, Any]:
+    """Return the answer fields that all audits share."""
     best = audit.best_advantage
     return {
         "game": best.game,
@@ -162,9 +163,10 @@ def measured_fields(audit: MeasuredAttacks, *, proved: bool = True) -> dict[str,
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class RecordsAnswer(AuditAnswer):
-    """What attacks reached on one model or table: its members against fresh records.
+    """Attack results on one model or table: its members against fresh records.
 
-    With single records, groups, and floors on ε and μ where coins chose the members.
+    Includes single records, groups, and lower bounds on ε and μ if members were chosen by coin
+    flips.
     """
 
     members: int
@@ -176,29 +178,29 @@ class RecordsAnswer(AuditAnswer):
 
     @property
     def law(self) -> LawTest | None:
-        """Whether members and non-members differ already without the model."""
+        """Test of whether members and non-members differ even without the model."""
         return self.one_law
 
     @computed
     def comparable(self) -> bool:
-        """Whether members and non-members are not known to differ in distribution."""
+        """Whether no difference in distribution was found between members and non-members."""
         return self.law is None or not self.law.differs
 
     @property
     def floor(self) -> float | None:
-        """The proved advantage of the best attack; None where the two sides are not comparable."""
+        """Lower bound on the best attack's advantage; None if the two sides are not comparable."""
         return super().floor if self.comparable else None
 
     @property
     def caution(self) -> str:
-        """What the numbers do not mean, and why there is no floor."""
+        """The caveat, and the reason if there is no lower bound."""
         if self.comparable or self.law is None:
             return self.CAUTION
         return f"{self.law.sentence} {self.CAUTION}"
 
     @property
     def refuted_claim(self) -> str | None:
-        """Why a claim is refuted, where it is: the command ends with exit code 3."""
+        """Why the claimed ε is refuted, or None; if refuted, the command exits with code 3."""
         if self.one_run is None or not self.one_run.claim_exceeded:
             return None
         return self.one_run.sentence
@@ -218,10 +220,10 @@ class RecordsAnswer(AuditAnswer):
         return ()
 
 
-def given_fields(audit: ModelAudit) -> dict[str, Any]:
-    """Return fields of a :class:`RecordsAnswer`: estimates alone where sides are not comparable."""
+def records_answer_fields(audit: ModelAudit) -> dict[str, Any]:
+    """Return the fields of a :class:`RecordsAnswer`; only estimates if sides are not comparable."""
     members = int(audit.member.sum())
-    return measured_fields(audit, proved=audit.comparable) | {
+    return audit_fields(audit, proved=audit.comparable) | {
         "members": members,
         "non_members": len(audit.member) - members,
         "records": audit.recognised,
@@ -262,7 +264,7 @@ def _group_lines(groups: Groups) -> list[str]:
 def records_file(
     records: str | os.PathLike[str] | None, table: object, *, force: bool
 ) -> Path | None:
-    """Return where a line per record is to be written, checked before any work is done."""
+    """Return the checked path of the per-record output file, before any work is done."""
     if records is None:
         return None
     source = Path(table) if isinstance(table, (str, os.PathLike)) else None
@@ -271,7 +273,7 @@ def records_file(
     )
 
 
-def audited_rates(fpr: float | Iterable[float]) -> tuple[float, ...]:
-    """Return the false-positive rates at which a TPR is measured, checked."""
+def check_rates(fpr: float | Iterable[float]) -> tuple[float, ...]:
+    """Check the false-positive rates at which the TPR is measured, and return them."""
     rates = fpr if isinstance(fpr, Iterable) else (fpr,)
     return tuple(fraction("fpr", rate, open_left=True, open_right=True) for rate in rates)

@@ -1,4 +1,4 @@
-"""The verb ``audit-learner``: what attacks on models of a learner reach, on random halves."""
+"""The verb ``audit-learner``: attack models that a learner trains on random halves."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from memberbound.quantities import confident, marked
 from memberbound.verbs.audit_answer import (
     RATES,
     AuditAnswer,
-    audited_rates,
-    measured_fields,
+    audit_fields,
+    check_rates,
     records_file,
 )
 
@@ -48,13 +48,13 @@ from memberbound.verbs.audit_answer import (
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class LearnerAudit(AuditAnswer):
-    """What attacks reached on models of a learner; ``records`` says it of every record."""
+    """Attack results on models of a learner; ``records`` has the results for each record."""
 
     VERB: ClassVar = "audit-learner"
 
     population: int
     models: int
-    #: Models that the intervals come from.
+    #: Number of attacked models behind the intervals.
     targets: int
     failed_fits: tuple[FailedFit, ...]
     records: Exposure
@@ -119,14 +119,15 @@ def audit_learner(
 ) -> LearnerAudit:
     """Measure what attacks on models of a learner achieve, with confidence intervals.
 
-    The table is a population: ``shadows`` models are trained on random halves of it and attacked
-    with one another, the subset game.
+    The table is a population: ``shadows`` models are trained on random halves of it, and each is
+    attacked with the help of the others (the subset game).
 
-    Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to;
-    a lower bound is a floor for the best attack.  Nothing here is a bound on other attacks.
+    Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for its own attack; a lower
+    bound also applies to the best possible attack.  Nothing here bounds other attacks from above.
     Theorem: proofs/audit-subset-game.md.
     Assumes: the answer's ``assumptions``.
-    Edge cases: too few non-members for an FPR give ``None``; failing fits are listed and left out.
+    Edge cases: the TPR is ``None`` at an FPR for which there are too few non-members; failed fits
+    are listed and left out.
 
     Args:
         table: a file or a table, one record per row.
@@ -137,7 +138,7 @@ def audit_learner(
         columns: columns to use (default: all but identifiers and free text).
         unit: column that identifies the person; only each person's first row is used, so that a
             record is a person.
-        records: write every record's exposure to this CSV file; its limits hold for all records
+        records: write each record's exposure to this CSV file; its bounds hold for all records
             simultaneously.
         force: overwrite ``records``.
         cache: folder that keeps finished fits, so that an interrupted run can continue (``True``,
@@ -164,7 +165,7 @@ def audit_learner(
 
     models = whole_number("shadows", shadows, at_least=2)
     sure = fraction("confidence", confidence, open_left=True, open_right=True)
-    rates = audited_rates(fpr)
+    rates = check_rates(fpr)
     start = whole_number("seed", seed, at_least=0)
     out = records_file(records, table, force=force)
     examples = read_examples(
@@ -213,10 +214,10 @@ def audit_run(
     confidence: float = 0.95,
     fpr: tuple[float, ...] = RATES,
 ) -> LearnerAudit:
-    """Audit models that are trained already; see :func:`audit_learner`."""
+    """Audit models that are already trained; see :func:`audit_learner`."""
     audit = audit_shadows(run, attacks=attacks, confidence=confidence, fpr=fpr)
     return LearnerAudit(
-        **measured_fields(audit),
+        **audit_fields(audit),
         assumptions=audit.assumptions,
         population=run.game.population,
         models=run.signals.models,

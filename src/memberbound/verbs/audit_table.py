@@ -1,4 +1,4 @@
-"""The verb ``audit-table``: what a synthetic table, or a synthesizer, gives away."""
+"""The verb ``audit-table``: attack a synthetic table, or a synthesizer."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from memberbound.tables.opening import opened_table
 from memberbound.verbs.audit_answer import (
     RATES,
     RecordsAnswer,
-    audited_rates,
-    given_fields,
-    measured_fields,
+    audit_fields,
+    check_rates,
+    records_answer_fields,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _REFIT_ASSUMPTIONS = (
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TableAudit(RecordsAnswer):
-    """What attacks reached on a synthetic table, or on tables of a synthesizer."""
+    """Attack results on a synthetic table, or on a synthesizer's tables."""
 
     VERB: ClassVar = "audit-table"
     ATTACKED: ClassVar = " on the synthetic rows"
@@ -62,7 +62,7 @@ class TableAudit(RecordsAnswer):
     copies: OmitEmpty[Copies | None] = None
 
     def findings(self) -> Iterator[str]:
-        """Return how many rows are copies, and whether the two sides are comparable."""
+        """Yield the number of copied rows, and whether the two sides are comparable."""
         if self.copies is not None:
             inside = percent(self.copies.member_share_estimate, "estimate")
             outside = percent(self.copies.non_member_share_estimate, "estimate")
@@ -91,30 +91,31 @@ def audit_table(
 ) -> TableAudit:
     """Measure what membership inference attacks on a synthetic table achieve.
 
-    A table that exists is given with its members and with fresh records (the model game: this
-    table, its own members).  A ``synthesizer`` is fitted to random halves of the records instead
-    (the subset game).  The attacks: distance to the closest synthetic row, the same against a
-    reference table, a ratio of densities, the likelihood of pairs of columns, and a classifier that
+    Pass an existing table with its members and with fresh records (the model game: this table, its
+    own members), or a ``synthesizer``, which is fitted to random halves of the records (the subset
+    game).  The attacks are the distance to the closest synthetic row, that distance relative to a
+    reference table, a density ratio, the likelihood of pairs of columns, and a classifier that
     combines them.
 
-    Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to;
-    that of ``best_advantage`` holds for all of them together, and its lower end is a floor for the
-    best attack.  Nothing here is a bound on other attacks.  Of the ``records`` named on one list at
-    most ``false_discovery_rate_upper`` are wrong, on average; refits name none.
+    Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for its own attack; that of
+    ``best_advantage`` holds for all of them simultaneously, and its lower end also applies to the
+    best possible attack.  Nothing here bounds other attacks from above.  Among the ``records``
+    listed as members, the expected share of false ones is at most ``false_discovery_rate_upper``;
+    refits list none.
     Theorem: proofs/audit-intervals.md, proofs/given-models.md; with refits proofs/bounded-means.md.
     Assumes: the answer's ``assumptions``.
-    Edge cases: members and non-members that differ already in their columns give no floor.
+    Edge cases: there is no lower bound if members and non-members differ in their own columns.
 
     Args:
         members: the records that the table was made from; with a synthesizer, all records.
         nonmembers: records from the same source that had no part in the table.
-        synthetic: the synthetic table, whoever made it.
-        reference: another table of such records, or synthetic rows made from others (default: a
-            third of the non-members).
+        synthetic: the synthetic table, from any synthesizer.
+        reference: another table of such records, or synthetic rows made from other records
+            (default: a third of the non-members).
         synthesizer: ``package.module:factory``; the factory, called without arguments, returns an
             object with ``fit(table)`` and ``sample(rows)``.
-        refits: how often the synthesizer is fitted (default: 64).
-        columns: columns to compare (default: all that the tables share).
+        refits: number of times the synthesizer is fitted (default: 64).
+        columns: columns to compare (default: all columns that the tables share).
         confidence: of each interval.
         seed: for random halves.
 
@@ -156,7 +157,7 @@ def audit_table(
         )
         half = len(frame) // 2
         return TableAudit(
-            **measured_fields(measured),
+            **audit_fields(measured),
             assumptions=_REFIT_ASSUMPTIONS,
             columns=compared,
             members=half,
@@ -167,7 +168,7 @@ def audit_table(
         raise InputError("nonmembers and synthetic must be given, or a synthesizer.")
     if refits is not None:
         raise InputError("refits must be left out without a synthesizer.")
-    rates = audited_rates(RATES if fpr is None else fpr)
+    rates = check_rates(RATES if fpr is None else fpr)
     audit, copies, compared = audit_synthetic(
         read(members),
         read(nonmembers),
@@ -178,7 +179,7 @@ def audit_table(
         seed=start,
     )
     return TableAudit(
-        **given_fields(audit),
+        **records_answer_fields(audit),
         assumptions=(*_TABLE_ASSUMPTIONS, ASSUMPTIONS[3]),
         columns=compared,
         copies=copies,

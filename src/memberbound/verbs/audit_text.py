@@ -1,4 +1,4 @@
-"""The verb ``audit-text``: which documents does a fine-tuned language model give away?"""
+"""The verb ``audit-text``: which documents does a fine-tuned language model leak?"""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ from memberbound.tables.opening import opened_table
 from memberbound.verbs.audit_answer import (
     RATES,
     RecordsAnswer,
-    audited_rates,
-    given_fields,
+    check_rates,
+    records_answer_fields,
     records_file,
 )
 
@@ -66,10 +66,10 @@ _ASSUMPTIONS = (
     "Each interval of an attack holds with the stated confidence on its own; best_advantage holds "
     "for all attacks at once.",
 )
-#: Attacks behind the list of documents and the groups, strongest first; fixed before looking.
+#: Attacks used for the list of documents and for groups, strongest first; fixed in advance.
 _FOR_RECORDS = ("ratio", "min-k++", "loss")
 _NO_TEXTS = (
-    "without the texts nobody can tell whether the two collections differ already in their words"
+    "without the texts, differences in wording between the two collections cannot be detected"
 )
 _NO_BASE = (
     "without the base model the strongest attacks (ratio, error-zone, window) are missing: the "
@@ -79,7 +79,7 @@ _NO_BASE = (
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TextAudit(RecordsAnswer):
-    """What attacks reached on one language model; ``blind`` is what texts alone reach."""
+    """Attack results on one language model; ``blind`` is a test that uses the texts alone."""
 
     VERB: ClassVar = "audit-text"
     ATTACKED: ClassVar = " on this language model"
@@ -88,36 +88,35 @@ class TextAudit(RecordsAnswer):
     theorems: tuple[str, ...] = ("X28",)
     #: A classifier of the texts that never saw the model; None without texts.
     blind: LawTest | None
-    #: Why a score could not be computed, by its name.
+    #: Reasons why scores could not be computed, by name.
     not_run: dict[str, str]
     documents: int
     tokens: int
 
     @property
     def law(self) -> LawTest | None:
-        """Whether texts alone tell the two collections apart."""
+        """Test of whether the texts alone distinguish the two collections."""
         return self.blind
 
     @property
     def caution(self) -> str:
-        """What the numbers do not mean."""
+        """The caveat, or the reason why nothing can be concluded."""
         if self.comparable:
             return self.CAUTION
         return (
             "The two collections differ: a classifier that never saw the model tells their texts "
-            "apart. This is not evidence of a leak. Take non-members that were held back at "
-            "random."
+            "apart. This is not evidence of a leak. Use non-members that were held out at random."
         )
 
     def successes(self, on: Part) -> tuple[Success, ...]:
-        """Return what a limit is about; nothing is held against collections that differ."""
+        """Return the success rate to check against a limit; none if the collections differ."""
         if self.comparable:
             return super().successes(on)
         what = "best attack tried, on collections that differ without the model"
         return (Success(what, measured=False),)
 
     def findings(self) -> Iterator[str]:
-        """Return which scores were not computed, and what the texts alone tell."""
+        """Yield the scores that were not computed, and the result of the blind baseline."""
         for name, reason in self.not_run.items():
             yield f"not run: {name} ({reason})"
         if self.blind is not None and self.comparable:
@@ -154,40 +153,41 @@ def audit_text(
 ) -> TextAudit:
     """Measure which documents a fine-tuned language model leaks, with confidence intervals.
 
-    The model is given as a folder (``lm``, best with the ``base`` it was fine-tuned from, and files
+    Pass the model as a folder (``lm``, ideally with the ``base`` it was fine-tuned from, and files
     of ``members`` and ``nonmembers``), or as a table of its ``tokens``: one row per token with
-    ``record``, ``member``, ``position``, ``logprob`` and, where known, ``reference_logprob``,
-    ``mean_logprob``, ``std_logprob``, ``rank``.  A classifier of the texts alone runs beside it.
-    ``canaries``, which fair coins put into the fine-tuning, also bound its ε and μ from below.
+    ``record``, ``member``, ``position``, ``logprob`` and, if known, ``reference_logprob``,
+    ``mean_logprob``, ``std_logprob``, ``rank``.  A classifier of the texts alone serves as a blind
+    baseline.  ``canaries``, included in the fine-tuning by fair coin flips, also give lower bounds
+    on its ε and μ.
 
-    Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for the attack it belongs to.
-    Nothing here is a bound on other attacks.  The floors of ``canaries`` hold with ``confidence``
-    for every training with that ε at that δ.
+    Guarantee: each ``lower`` and ``upper`` holds with ``confidence`` for its own attack.  Nothing
+    here bounds other attacks from above.  The lower bounds from ``canaries`` hold with
+    ``confidence`` for every training procedure with that ε at that δ.
     Theorem: proofs/audit-intervals.md (claims 6 and 7 for canaries); X28.
     Assumes: the answer's ``assumptions``.
-    Edge cases: where the texts alone tell the two collections apart nothing is measured, and no
-    limit fails; scores that need columns that are not there are named.
+    Edge cases: if the texts alone distinguish the two collections, no leak is measured and no limit
+    fails; scores that need missing columns are listed.
 
     Args:
         tokens: table of token log-probabilities (CSV, Parquet, Arrow).
         texts: table or JSON Lines with ``record`` and the text of every document in ``tokens``.
         lm: folder of the fine-tuned model (safetensors; nothing is downloaded, no code is run).
         base: folder of the model that it was fine-tuned from.
-        members: documents that it was fine-tuned on: JSON Lines, a table, or text with a document
-            a line.
-        nonmembers: documents of the same source, held back from it.
-        canaries: documents each of which its own fair coin put into the fine-tuning or left out,
-            with the coin as ``member`` (1 or 0): instead of members and nonmembers with ``lm``,
-            instead of ``texts`` with ``tokens``.
-        claimed_epsilon: the ε that the fine-tuning claims per document, compared with the floor of
-            ``canaries``; the command ends with exit code 3 if the floor is above it.
+        members: documents that it was fine-tuned on: JSON Lines, a table, or text with one document
+            per line.
+        nonmembers: documents from the same source, held out from the fine-tuning.
+        canaries: documents that were included in the fine-tuning by independent fair coin flips,
+            with the outcome as ``member`` (1 or 0): replaces members and nonmembers with ``lm``,
+            and ``texts`` with ``tokens``.
+        claimed_epsilon: the ε that the fine-tuning claims per document, compared with the lower
+            bound from ``canaries``; the command exits with code 3 if the lower bound exceeds it.
         delta: the δ of that ε (default: 1e-5).
         text: column of the documents.
         by: a column of the documents whose values are subgroups to report separately.
         attacks: scores to use (default: all that can be computed).
         confidence: of each interval.
-        keep_tokens: write the token table to this Parquet file, to be used again with ``tokens``.
-        records: write the scores of every document to this CSV file.
+        keep_tokens: write the token table to this Parquet file, for later use with ``tokens``.
+        records: write each document's scores to this CSV file.
         force: overwrite ``keep_tokens`` and ``records``.
         seed: for random halves.
 
@@ -210,8 +210,8 @@ def audit_text(
 
     sure = fraction("confidence", confidence, open_left=True, open_right=True)
     start = whole_number("seed", seed, at_least=0)
-    rates = audited_rates(RATES if fpr is None else fpr)
-    chosen = _checked_attacks(attacks)
+    rates = check_rates(RATES if fpr is None else fpr)
+    chosen = _check_attacks(attacks)
     if (tokens is None) == (lm is None):
         raise InputError("audit-text needs either tokens, or lm with members and nonmembers.")
     check_claim("canaries", canaries, claimed_epsilon, delta)
@@ -227,7 +227,7 @@ def audit_text(
     documents: DataFrame | None
     if lm is not None:
         documents, member = _documents_of_model(sources, text)
-        scores = _scored_by_model(
+        scores = _score_with_model(
             lm, base, documents[text], member, token_file=token_file, force=force, progress=progress
         )
     else:
@@ -238,7 +238,7 @@ def audit_text(
         documents = _documents_of_tokens(sources, text)
         with opened_table(tokens) as table:
             scores = score_tokens(table, None if documents is None else dict(documents[text]))
-    answer = _audited(
+    answer = _audit_documents(
         scores, documents, text, attacks=chosen, by=by, confidence=sure, fpr=rates, seed=start
     )
     if canaries is not None and documents is not None and answer.records is not None:
@@ -256,7 +256,7 @@ def audit_text(
     return replace(answer, records_out=str(listed))
 
 
-def _checked_attacks(attacks: str | Sequence[str] | None) -> tuple[str, ...] | None:
+def _check_attacks(attacks: str | Sequence[str] | None) -> tuple[str, ...] | None:
     if attacks is None:
         return None
     names = (attacks,) if isinstance(attacks, str) else tuple(attacks)
@@ -269,7 +269,7 @@ def _checked_attacks(attacks: str | Sequence[str] | None) -> tuple[str, ...] | N
 
 
 def _documents_of_model(sources: Mapping[str, object], text: str) -> tuple[DataFrame, BoolArray]:
-    """Return the documents that a model is asked about, and which are members."""
+    """Return the documents to score with a model, and which of them are members."""
     import pandas as pd
 
     if sources.keys() not in ({"canaries"}, {"members", "nonmembers"}):
@@ -283,7 +283,7 @@ def _documents_of_model(sources: Mapping[str, object], text: str) -> tuple[DataF
 
 
 def _documents_of_tokens(sources: Mapping[str, object], text: str) -> DataFrame | None:
-    """Return the documents that tokens are of, by the names of their records."""
+    """Return the documents of a token table, indexed by record."""
     if len(sources) == 2:
         raise InputError("texts must be left out with canaries, which have texts.")
     for name, source in sources.items():
@@ -292,18 +292,18 @@ def _documents_of_tokens(sources: Mapping[str, object], text: str) -> DataFrame 
 
 
 def _coins_and_scores(scores: TokenScores, canaries: DataFrame, attack: str) -> Scores:
-    """Return the scores of canaries; tokens whose members the coins contradict are refused."""
+    """Return the scores of canaries; reject tokens that contradict the coins."""
     coin = dict(zip(canaries.index, coins(canaries), strict=True))
     for record, member in zip(scores.records, scores.member, strict=True):
         if coin.pop(str(record)) != member:
             raise InputError(f"member must be the coin of canaries, got another one of {record!r}.")
-    # Canaries left out after the run may be those that fit: the others' coins are not fair then.
+    # Dropping canaries after the run would bias the coins of those that remain.
     if coin:
         raise InputError(f"tokens must hold every canary, got none of {next(iter(coin))!r}.")
     return Scores.of(scores.scores[attack], scores.member)
 
 
-def _scored_by_model(
+def _score_with_model(
     lm: object,
     base: object,
     documents: Series,
@@ -313,7 +313,7 @@ def _scored_by_model(
     force: bool,
     progress: Callable[..., None] | None,
 ) -> TokenScores:
-    """Write the token table, to a private folder unless it is kept, and score it."""
+    """Write the token table (to a private temporary folder unless kept) and score it."""
     import pyarrow.parquet as pq
 
     from memberbound.learners.language_models import check_folder, load_language_model, token_table
@@ -333,13 +333,13 @@ def _scored_by_model(
                 writer.write_batch(batch)
 
     with PrivateFolder() as folder:
-        place = folder / "tokens.parquet" if token_file is None else token_file
-        write_atomically(place, write, force, private=True)
-        with opened_table(place) as table:
+        path = folder / "tokens.parquet" if token_file is None else token_file
+        write_atomically(path, write, force, private=True)
+        with opened_table(path) as table:
             return score_tokens(table, dict(documents))
 
 
-def _audited(
+def _audit_documents(
     scores: TokenScores,
     documents: DataFrame | None,
     text: str,
@@ -350,7 +350,7 @@ def _audited(
     fpr: tuple[float, ...],
     seed: int,
 ) -> TextAudit:
-    """Measure the scores of documents, their groups, and what the texts alone tell."""
+    """Measure the attacks on documents and groups, and the blind baseline on the texts."""
     absent = [name for name in attacks or () if name in scores.missing]
     if absent:
         raise InputError(f"{absent[0]} cannot be computed: it {scores.missing[absent[0]]}.")
@@ -374,7 +374,7 @@ def _audited(
     audit = replace(audit, law=blind)
     audit = with_records(audit, records, groups, by, attacks=_FOR_RECORDS, seed=seed)
     return TextAudit(
-        **given_fields(audit),
+        **records_answer_fields(audit),
         assumptions=_ASSUMPTIONS,
         blind=blind,
         not_run=scores.missing,

@@ -1,4 +1,4 @@
-"""The verb ``bounds``: a template for what is public about a table's columns, to be filled in."""
+"""The verb ``bounds``: write a template for the public facts about a table's columns."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _HINTS = {
     "identifier": "identifier: leave it out with --columns",
     "text": "free text: leave it out with --columns",
 }
-#: … of columns that need a word on how their values are written.
+#: Hints for columns that need a declared format.
 _WRITTEN = {
     "comma": 'numbers: {range: [low, high], decimal: ","}',
     "day-first": 'dates: {range: [first, last], format: "%d/%m/%Y"}',
@@ -62,9 +62,9 @@ _WORDS = ("false", "n", "no", "null", "off", "on", "true", "y", "yes")
 
 @dataclass(frozen=True, repr=False)
 class BoundsTemplate(Answer):
-    """A bounds file with every column and no number; ``columns`` says what each seems to hold.
+    """A bounds file with every column and no number; ``columns`` holds the guessed kinds.
 
-    What a column seems to hold depends on single records: it is for the owner of the rows.
+    The guesses depend on single records, so they are for the owner of the rows only.
     """
 
     VERB: ClassVar = "bounds"
@@ -79,7 +79,7 @@ class BoundsTemplate(Answer):
     @computed
     def template(self) -> str:
         """The file."""
-        names = {name: _quoted(name) for name in self.columns}
+        names = {name: _quote(name) for name in self.columns}
         width = max(map(len, names.values())) + 1
         hints = {c: _WRITTEN.get(self.forms.get(c, ""), _HINTS[k]) for c, k in self.columns.items()}
         lines = [f"{names[c] + ':':<{width}}  {_MARK} {hint}" for c, hint in hints.items()]
@@ -87,11 +87,11 @@ class BoundsTemplate(Answer):
 
     @computed
     def owner_only(self) -> tuple[str, ...]:
-        """The keys that are not to be published: guesses from the rows."""
+        """The keys that must not be published: guesses from the rows."""
         return ("columns", "template")
 
     def summary(self) -> str:
-        """Return the file, or what to do with it."""
+        """Return the file's text, or instructions if it was written."""
         if self.out is None:
             return self.template.rstrip("\n")
         return (
@@ -109,9 +109,9 @@ def bounds(
     database_table: DatabaseTable | None = None,
     encoding: Encoding | None = None,
 ) -> BoundsTemplate:
-    """Write a template in which you state what is public about a table's columns.
+    """Write a template in which to state what is public about a table's columns.
 
-    No number and no value of the table is in it: bounds count as published.  The comments behind
+    It contains no value of the table, because bounds count as published.  The comments beside
     columns are guesses from the rows, for their owner only: delete them before sharing the file.
 
     Args:
@@ -139,6 +139,6 @@ def bounds(
     return answer
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     plain = _PLAIN.fullmatch(name) and name.lower() not in _WORDS
     return name if plain else json.dumps(name, ensure_ascii=False)

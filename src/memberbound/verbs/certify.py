@@ -48,10 +48,10 @@ from memberbound.quantities import (
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Certification(IidAnswer, LeakBounds, Limited):
-    """A certificate for a table or a law.
+    """A certificate for a table or a known distribution.
 
-    With a ``unit`` every number of rows, trained on or exposed, is one of persons: different values
-    of that column, each with all its rows.
+    With a ``unit``, all counts of rows are counts of persons: distinct values of that column, each
+    with all its rows.
     """
 
     VERB: ClassVar = "certify"
@@ -75,17 +75,17 @@ class Certification(IidAnswer, LeakBounds, Limited):
         )
 
     def successes(self, on: Part) -> tuple[Success, ...]:
-        """Return what a limit is about: the success of any attack on any learner, average row."""
+        """Return the success rate to check against a limit: any attack on the average row."""
         del on
         whom = f"any attack on any learner, average {record_name(self.unit)}"
         return (Success(whom, self.game.blind, ceiling=self.accuracy_upper),)
 
     @computed
     def sentence(self) -> str:
-        """A sentence a data steward can pass on.
+        """A sentence that a data steward can pass on.
 
-        How often somebody is right depends on ν, the share of tested records that are not members,
-        and not on λ, which weighs being right.
+        The success rate depends on ν, the share of tested records that are not members, but not on
+        λ, the weight of a missed member.
         """
         sure = at_confidence(self.confidence)
         one = record_name(self.unit)
@@ -107,7 +107,7 @@ class Certification(IidAnswer, LeakBounds, Limited):
         )
 
     def summary_rows(self) -> list[tuple[str, object]]:
-        """Return the numbers of the table of the command line."""
+        """Return the rows of the command line's table."""
         leak, one = self.record_leak, record_name(self.unit)
         at = at_prices(self.game.nu, self.game.lam)
         priced = "" if self.game == IidGame() else f" ({at})"
@@ -161,18 +161,18 @@ def certify(
     force: Force = False,
     excel_safe: ExcelSafe = False,
 ) -> Certification:
-    """Certify how much any learner at all can leak about the rows of this table.
+    """Certify how much any learner whatsoever can leak about the rows of a table.
 
-    Give one of: a ``table`` (a file or an object, see :mod:`memberbound.tables.source`), the
-    ``probabilities`` of a known law, or ``uniform`` = K equally likely atoms (the last two with
-    ``n``).
+    Pass exactly one of: a ``table`` (a file or an object, see :mod:`memberbound.tables.source`),
+    the ``probabilities`` of a known distribution, or ``uniform`` = K equally likely atoms (the last
+    two with ``n``).
 
     Guarantee: with probability ≥ ``confidence`` over the rows of the table, ``delta_upper`` bounds
     the leak Δ of every learner trained on ``n`` rows (average record), and ``record_leak`` the
-    leak about each row; each of the two holds with that confidence by itself.
+    leak about each row; each of the two holds with that confidence on its own.
     Theorem: A25-T14 for a law; X5 (n ≤ N) or X16 (n > N), X7 and X15 for a table.
     Assumes: the rows (with ``unit``, the units) are independent draws from one distribution.
-    Edge cases: rows that are all distinct give 1: nothing can be certified, and that is an answer.
+    Edge cases: if all rows are distinct the bound is 1, a valid but vacuous result.
 
     Args:
         table: a file or a table; missing values count as a category of their own.
@@ -181,8 +181,8 @@ def certify(
             the inferred role; identifiers are left out.
         n: number of training rows, or of persons with ``unit`` (default: the whole table).
         confidence: of each certificate.
-        reference: further rows from the same source, independent of the table's, that nothing was
-            trained on; the table itself is refused, and shared rows are counted in a warning.
+        reference: additional rows from the same source, independent of the table's, that nothing
+            was trained on; the table itself is rejected, and a warning counts shared rows.
         unit: column that identifies the person; all rows of a person are one record, and persons
             are counted instead of rows.
         records: write every row with its certified leak to this file (.csv, .csv.gz or .parquet).
@@ -274,7 +274,7 @@ def certify_profile(
 ) -> Certification:
     """Certify from the counts of counts alone; see :func:`certify`.
 
-    With ``unit`` the profile counts different values of that column, each with all its rows.
+    With ``unit`` the profile counts distinct values of that column, each with all its rows.
     """
     rules = game or IidGame()
     size = profile.rows if n is None else whole_number("n", n)
@@ -287,7 +287,7 @@ def certify_profile(
         )
         extra = ()
     leaks = record_leaks(profile, size, confidence)
-    # The first is that rows are independent; the others are those of the method.
+    # The first assumption is independence of the rows; the rest belong to the method.
     further = [f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in counted.assumptions[1:]]
     one = record_name(unit)
     same = f"{one}s that agree in them"
@@ -314,7 +314,7 @@ def certify_profile(
 def _certify_law(
     game: IidGame, n: int, probabilities: object, uniform: int | None, encoding: str | None
 ) -> Certification:
-    """Certify a known law: exact, without sampling (A25-T14, X7)."""
+    """Certify a known law exactly, without sampling (A25-T14, X7)."""
     if uniform is not None:
         certified = certified_uniform(uniform, n, game)
     else:

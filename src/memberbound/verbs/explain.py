@@ -1,4 +1,4 @@
-"""The verb ``explain``: what a DP parameter means for somebody guessing membership."""
+"""The verb ``explain``: translate DP parameters into bounds on membership inference."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ from memberbound.quantities import (
 #: False-positive rates at which the TPR is bounded unless others are given.
 _DEFAULT_FPR = (0.1, 0.01, 0.001)
 
-# ── The answer: a guarantee, read for somebody guessing membership ────────────────────────────────
+# ── The answer: a guarantee, in terms of membership inference ─────────────────────────────────────
 
-#: The notion of everything that is ever released with one ledger.
+#: The notion of privacy of all releases that share a ledger.
 _LEDGER = "ledger of releases"
-#: Assumptions of the curve, by notion.
+#: Theorems behind the curve, by notion.
 _CURVE_THEOREMS = {
     "(ε, δ)-DP": ("I24-T4", "X2"),
     "μ-GDP": ("L24-L10",),
@@ -84,7 +84,7 @@ _COVERED = {
 
 @dataclass(frozen=True)
 class Parameters:
-    """What describes a guarantee besides ε and δ."""
+    """Parameters of a guarantee other than ε and δ."""
 
     gdp: OmitEmpty[Given | None] = None
     noise_multiplier: OmitEmpty[Given | None] = None
@@ -94,17 +94,17 @@ class Parameters:
     history: OmitEmpty[tuple[tuple[Given, Given, int], ...]] = ()
     ledger: OmitEmpty[str | None] = None
     limit_eta: OmitEmpty[Given | None] = None
-    #: The column whose values are the records of a ledger; none where every row is one.
+    #: The column that identifies the records of a ledger; None if every row is a record.
     unit: OmitEmpty[str | None] = None
     ledger_assumptions: tuple[str, ...] = field(default=(), metadata=INTERNAL)
 
 
 @dataclass(frozen=True, repr=False)
 class Explanation(Answer, Limited):
-    """What a guarantee says about membership; keeps its inputs and its curve.
+    """A guarantee in terms of membership inference, with its inputs and its curve.
 
-    ``guarantee.curve`` is the neighbour game at the stated adjacency, and
-    ``guarantee.replaced().curve`` the one that η and MIS are read from.
+    ``guarantee.curve`` is the trade-off curve at the stated adjacency;
+    ``guarantee.replaced().curve`` is the one from which η and MIS are computed.
     """
 
     VERB: ClassVar = "explain"
@@ -156,7 +156,7 @@ class Explanation(Answer, Limited):
 
     @computed
     def precision_upper(self) -> Upper:
-        """Best probability that a record named "in" was in, naming as few as one likes."""
+        """Best precision: probability that a record called a member is one, at any recall."""
         return self.guarantee.curve.precision(self.prior)
 
     @computed
@@ -166,12 +166,12 @@ class Explanation(Answer, Limited):
 
     @computed
     def guess_upper(self) -> OmitEmpty[dict[str, Upper]]:
-        """Best chance of guessing something about a record, by the chance before the release."""
+        """Best chance of guessing a fact about a record, by the chance without the release."""
         return {repr(chance): self.guarantee.curve.tpr(chance) for chance in self.baseline}
 
     @computed
     def eta_upper(self) -> Upper:
-        """Least η for which MIP is certain, replace-one."""
+        """Smallest η for which MIP is certified, replace-one."""
         return self.guarantee.replaced().curve.eta
 
     @cached_property
@@ -180,12 +180,12 @@ class Explanation(Answer, Limited):
 
     @computed
     def mu_upper(self) -> Upper:
-        """The curve summed up as that of μ-GDP, replace-one."""
+        """μ of a μ-GDP curve that summarizes this one, replace-one."""
         return self._gaussian[0]
 
     @computed
     def mu_regret_upper(self) -> Upper:
-        """What that hides: moved by so much in both rates, neither curve is more private."""
+        """Regret of that summary: the shift in both rates that reverses the curves' order."""
         return self._gaussian[1]
 
     @computed
@@ -195,7 +195,7 @@ class Explanation(Answer, Limited):
 
     @computed
     def security_lower_iid(self) -> Lower | None:
-        """MIS by the sharper bound for pure replace-one ε-DP (X11); ``None`` where δ > 0."""
+        """MIS by the sharper bound for pure replace-one ε-DP (X11); ``None`` if δ > 0."""
         largest = self.guarantee.replaced().curve.epsilon(0.0)
         if not math.isfinite(largest):
             return None
@@ -204,7 +204,7 @@ class Explanation(Answer, Limited):
 
     @cached_property
     def theorems(self) -> tuple[str, ...]:
-        """Results the numbers rest on."""
+        """The theorems behind the numbers."""
         used = ["A25-P5", "A25-T6", "I24-P2", *_CURVE_THEOREMS[self.notion]]
         if self.security_lower_iid is not None:
             used.append("X11")
@@ -212,7 +212,7 @@ class Explanation(Answer, Limited):
 
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
-        """What has to be true of the system for the numbers to hold."""
+        """The assumptions about the system behind the numbers."""
         first = {
             "(ε, δ)-DP": f"The release is (ε, δ)-DP under {self.adjacency} adjacency.",
             "μ-GDP": f"The release is μ-GDP under {self.adjacency} adjacency.",
@@ -233,7 +233,7 @@ class Explanation(Answer, Limited):
         return (first, convert, one, *beyond, *self.notes)
 
     def successes(self, on: Part) -> tuple[Success, ...]:
-        """Return what a limit is about: the accuracy of any attack on any record."""
+        """Return the success rate to check against a limit: any attack on any record."""
         del on
         blind = max(self.prior, 1 - self.prior)
         what = f"any attack on any {member_name(self.parameters.unit)}"
@@ -241,7 +241,7 @@ class Explanation(Answer, Limited):
 
     @property
     def setting(self) -> str:
-        """The parameters, in words; one that was looked for is rounded to the safe side."""
+        """The parameters in words; a calibrated one is rounded to the safe side."""
         p = self.parameters
         if p.history:
             total = sum(steps for _, _, steps in p.history)
@@ -259,7 +259,7 @@ class Explanation(Answer, Limited):
         return f"ε = {self._epsilon_in_words()}{delta}"
 
     def _epsilon_in_words(self) -> str:
-        """ε: as given, the largest that may be used (down), or one that follows (up)."""
+        """Format ε: as given, rounded down if calibrated, rounded up if derived."""
         if self.epsilon is None or math.isinf(self.epsilon):
             return "no finite ε"
         if self.notion != "(ε, δ)-DP":
@@ -268,7 +268,7 @@ class Explanation(Answer, Limited):
 
     @computed
     def sentence(self) -> str:
-        """A sentence a lawyer understands; every number in it is rounded to the safe side."""
+        """A sentence that a lawyer understands, with every number rounded to the safe side."""
         who = member_name(self.parameters.unit)
         lead = f"With {self.setting}, "
         if self.target is not None:
@@ -303,7 +303,7 @@ class Explanation(Answer, Limited):
         return " ".join(parts)
 
     def summary_rows(self) -> list[tuple[str, object]]:
-        """Return the numbers of the table of the command line."""
+        """Return the rows of the command line's table."""
         epsilon = self._epsilon_in_words()
         if self.delta is not None:
             epsilon += f" at {significant(self.delta, 'given')}"
@@ -355,17 +355,17 @@ def explain(
 ) -> Explanation:
     """Translate a DP guarantee into attack success, or find the parameters for a target.
 
-    Give exactly one of: ``epsilon`` (with ``delta``), ``gdp``, DP-SGD's ``noise_multiplier``,
+    Pass exactly one of: ``epsilon`` (with ``delta``), ``gdp``, DP-SGD's ``noise_multiplier``,
     ``sample_rate`` and ``steps``, a ``history`` of such steps, or a ``ledger`` of releases.  For
-    the inverse give one target instead: alone (or with ``delta``) it yields an ε, with
-    ``sample_rate`` and ``steps`` a noise multiplier.
+    the inverse, pass one target instead: alone (or with ``delta``) it yields an ε; with
+    ``sample_rate`` and ``steps``, a noise multiplier.
 
-    Guarantee: every ``*_upper`` holds for every attack, every ``*_lower`` likewise.
+    Guarantee: every ``*_upper`` and every ``*_lower`` holds for all attacks.
     Theorem: A25-P5, A25-T6, I24-P2, I24-T4, X2, X11 (see ``memberbound theorems``).
-    Assumes: the stated guarantee is true of what is released; (ε, δ) and GDP are read as
-    replace-one and DP-SGD as add-remove unless ``adjacency`` says otherwise.
+    Assumes: the release satisfies the stated guarantee; unless ``adjacency`` is given, (ε, δ) and
+    GDP refer to replace-one and DP-SGD to add-remove.
     Numerics: upper bounds are rounded up, lower bounds down.
-    Edge cases: ε = 0 gives coin tossing, ε = 700 gives 1 without overflow.
+    Edge cases: ε = 0 gives blind guessing; ε = 700 gives 1 without overflow.
 
     Args:
         epsilon: ε of (ε, δ)-DP.
@@ -376,13 +376,13 @@ def explain(
         steps: DP-SGD: number of steps.
         history: DP-SGD: JSON file with a list of [noise multiplier, sample rate, steps]; in Python
             also that list, an Opacus accountant or ``PrivacyEngine``.
-        ledger: ledger of releases: what all releases that it allows promise together.
+        ledger: ledger of releases: explain the joint guarantee of all releases that it allows.
         nu: MIS: probability that the tested record is not a member.
         lam: MIS: weight of a missed member.
         prior: share of candidates who are members, for the attack success.
         fpr: false-positive rate at which the TPR is bounded; may be repeated.
-        adjacency: what “out” means: ``replace-one`` (default for ε and μ) or ``add-remove``
-            (default for DP-SGD).
+        adjacency: how neighbouring data sets differ: ``replace-one`` (default for ε and μ) or
+            ``add-remove`` (default for DP-SGD).
         target_advantage: find the parameters for at most this advantage (TPR - FPR).
         target_tpr: find the parameters for at most this TPR at the given FPR.
         target_eta: find the parameters for at most this η; 0.05 means right 55 % of the time.
@@ -433,13 +433,13 @@ def explain(
         "ledger": ledger,
     }
     if targets:
-        stated |= _calibrated(targets[0], stated, delta, adjacency)
+        stated |= _calibrate(targets[0], stated, delta, adjacency)
     guarantee, parameters = _guarantee(stated, delta, adjacency)
     notes: tuple[str, ...] = () if history is None else (_HISTORY,)
     if stated["epsilon"] is not None:
         quoted, at = float(stated["epsilon"]), float(delta or 0.0)
     else:
-        # The slack of a ledger, at most 1e-4, leaves no finite ε at a smaller δ.
+        # A ledger's slack is up to 1e-4, and no finite ε holds at a smaller δ.
         usual = 1e-5 if ledger is None else 1e-3
         at = float(usual if delta is None else fraction("delta", delta))
         quoted = guarantee.curve.epsilon(at)
@@ -460,7 +460,7 @@ def explain(
     )
 
 
-# ── One description of a guarantee, or a target to be met ─────────────────────────────────────────
+# ── Reading the guarantee or the target ───────────────────────────────────────────────────────────
 
 #: Assumptions about a history.
 _HISTORY = (
@@ -470,7 +470,7 @@ _HISTORY = (
 _SGD = ("noise_multiplier", "sample_rate", "steps")
 
 
-def _calibrated(
+def _calibrate(
     target: Target, stated: Mapping[str, Any], delta: float | None, adjacency: Adjacency | None
 ) -> dict[str, float]:
     """Return the parameter that meets a target."""
@@ -484,7 +484,7 @@ def _calibrated(
         return {"epsilon": calibrated_epsilon(target, delta or 0.0, adjacency or "replace-one")}
     if rate is None or steps is None:
         raise InputError("a noise multiplier needs both sample_rate and steps, got only one.")
-    DpSgd(1.0, rate, steps)  # refuses what is none
+    DpSgd(1.0, rate, steps)  # validates rate and steps
     sigma = calibrated_noise_multiplier(target, rate, steps, adjacency or "add-remove")
     return {"noise_multiplier": sigma}
 
@@ -492,7 +492,7 @@ def _calibrated(
 def _guarantee(
     stated: Mapping[str, Any], delta: float | None, adjacency: Adjacency | None
 ) -> tuple[DpGuarantee, Parameters]:
-    """Return the guarantee that was described, in one way, and its parameters."""
+    """Return the guarantee described by the options, and its parameters."""
     ways = [name for name in ("epsilon", "gdp", "history", "ledger") if stated[name] is not None]
     missing = [name for name in _SGD if stated[name] is None]
     if len(missing) < len(_SGD):
@@ -531,12 +531,12 @@ def _guarantee(
 
 
 def _of_ledger(ledger: Any, adjacency: Adjacency | None) -> tuple[DpGuarantee, Parameters]:
-    """Return what all releases of a ledger promise together."""
-    from memberbound.release.ledger_file import opened_ledger
+    """Return the joint guarantee of all releases that a ledger allows."""
+    from memberbound.release.ledger_file import open_ledger
 
     if adjacency == "add-remove":
         raise InputError("adjacency must be replace-one for a ledger, got 'add-remove'.")
-    opened = opened_ledger(ledger)
+    opened = open_ledger(ledger)
     parameters = Parameters(
         ledger=opened.path.name,
         limit_eta=opened.limit_eta,

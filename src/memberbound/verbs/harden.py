@@ -79,8 +79,8 @@ if TYPE_CHECKING:
 class Hardening(Answer):
     """A coarsened table with its certificate.
 
-    ``table`` holds the released rows, ``rules`` the recipe that made them.  ``before`` and
-    ``after`` are what ``certify`` says of the table read and of the rows released.
+    ``table`` holds the released rows and ``rules`` the recipe that produced them.  ``before`` and
+    ``after`` are the certificates of the input table and of the released rows.
     """
 
     VERB: ClassVar = "harden"
@@ -107,7 +107,7 @@ class Hardening(Answer):
     recipe: str | None = None
     roles: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    #: The columns that are counted in ``before``.
+    #: The columns used for ``before``.
     counted: tuple[str, ...] = field(default=(), metadata=INTERNAL)
     unit: str | None = field(default=None, metadata=INTERNAL)
     game: IidGame = field(default_factory=IidGame)
@@ -122,7 +122,7 @@ class Hardening(Answer):
 
     @computed
     def sentence(self) -> str:
-        """What is certified about the released rows."""
+        """The certificate of the released rows as a sentence."""
         sure = at_confidence(self.after.confidence)
         if vacuous(self.after.delta_upper, "delta"):
             return f"There is no useful guarantee for the {self.rows_released} released rows{sure}."
@@ -171,8 +171,8 @@ class Hardening(Answer):
 # ── The verb ──────────────────────────────────────────────────────────────────────────────────────
 
 _ASSUMPTIONS = (
-    "certified is the hardened table as released; figures about the original table and the "
-    "estimates of this report are not part of it",
+    "the certificate covers the hardened table as released, not figures about the original table "
+    "or the estimates of this report",
     "the bounds on the average record and on single records hold with the stated confidence each",
     "the command was run once: the certificate does not cover a choice among several runs",
 )
@@ -209,23 +209,23 @@ def harden(
     Guarantee: with probability ≥ ``confidence`` over the rows, ``after.delta_upper`` ≥ Δ of
     *every* learner trained on the released rows (average record); likewise
     ``after.record_leak.max`` for every released row.  The recipe is chosen without the released
-    rows, so this covers everything that is made from them, the decision to release included, by
-    whoever sees the recipe too.
+    rows, so the guarantee covers everything made from them, including the decision to release, even
+    against an attacker who sees the recipe.
     Theorem: A25-T14, X5, X7, X15, X18 (``proofs/hardening.md``).
-    Assumes: i.i.d. rows, one row per person.  A quarter of the rows (at most 50 000) serves to
-    fit the recipe and is not released; what the recipe says about them is not certified.  With a
-    ``reference`` all rows are released; it is independent of them: it shares no person with
-    ``table``, and neither was chosen by looking at the other.  Rows are picked for release by their
-    place and the seed; whoever knows both knows who was picked.
-    Edge cases: a table that cannot be made safe enough is an :class:`InputError` that names the
-    best value reached; nothing is written then.
+    Assumes: i.i.d. rows, one row per person.  A quarter of the rows (at most 50 000) is used to fit
+    the recipe and is not released; the certificate does not cover what the recipe reveals about
+    them.  With a ``reference`` all rows are released; it must be independent of them: no person in
+    common with ``table``, and neither table selected after seeing the other.  The rows to release
+    are selected by position and seed, so anyone who knows both knows which were selected.
+    Edge cases: a table that cannot be made safe enough raises :class:`InputError`, which reports
+    the best value reached; nothing is written.
 
     Args:
         table: a file or a table.
         security: MIS to certify, in (0, 1).
         record_leak: largest acceptable leak for any released row, in (0, 1).
-        target: column to predict later; as much as possible of what the others say about it is kept
-            (without it: of the whole row).
+        target: column to predict later; the recipe preserves information about it (by default,
+            about the whole row).
         columns: columns to release (default: all but identifiers and free text).
         roles: column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct
             the role inferred from the fitting rows.
@@ -234,14 +234,14 @@ def harden(
         keep: columns that must not be changed.
         out: file for the coarser table (.csv, .csv.gz, .parquet, .arrow, .feather).
         confidence: of each certificate.
-        seed: makes the result repeatable.
+        seed: seed of the split, for reproducible results.
         force: overwrite ``out`` and ``recipe``.
         bins: column → edges of its finest bins.
-        hierarchies: column → nested groups whose leaves are lists of values (a YAML file, or a
+        hierarchies: column → nested groups with lists of values as leaves (a YAML file, or a
             mapping).
-        reference: another table with the same columns to choose the recipe on, so that all rows of
-            ``table`` are released: independent rows of other people, not the same ones a year
-            earlier. The table itself is refused, and shared rows are counted in a warning.
+        reference: another table with the same columns on which to choose the recipe, so that all
+            rows of ``table`` are released: independent rows of other people, not the same people a
+            year earlier. The table itself is rejected, and a warning counts shared rows.
         recipe: write the recipe to this JSON file.
 
     Command line:
@@ -292,7 +292,7 @@ def harden(
         with opened_table(other_source, beside=opened, encoding=encoding) as fitted:
             other = None if reference is None else _read(fitted, list(frame.columns), unit)
             fitting, others = _split_rows(frame, other, wish.seed)
-            # Fitting rows decide what a column is: a released row must not change the recipe (X18).
+            # Infer roles from the fitting rows: a released row must not change the recipe (X18).
             with fitted.with_frame(fitting) as seen:
                 readings = seen.readings(roles=roles)
             shared: tuple[str, ...] = ()
@@ -311,7 +311,7 @@ def harden(
         _with_numbers(rows, readings, (*wish.keep, *targets)) for rows in (fitting, others)
     )
     search, state = choose(fitting, len(others), wish, selection)
-    rules, released, certified = _released(search, state, others, wish)
+    rules, released, certified = _release(search, state, others, wish)
     assert state is not None
     counted = [c for c in frame.columns if c not in selection.left_out]
     information = search.information([*search.front(), state], wish.seed)
@@ -324,7 +324,7 @@ def harden(
     result = Hardening(
         table=released,
         rules=rules,
-        before=_certified(cell_profile(frame[counted]), wish.confidence),
+        before=_certify(cell_profile(frame[counted]), wish.confidence),
         after=certified,
         steps=tuple(rules.steps()),
         information_estimate=kept,
@@ -358,18 +358,18 @@ def harden(
     return result
 
 
-# ── The question: its limits and columns checked, its tables read ─────────────────────────────────
+# ── Reading the tables ────────────────────────────────────────────────────────────────────────────
 
-#: Fewer rows certify nothing worth having.
+#: Minimum number of rows; fewer certify nothing useful.
 _LEAST_ROWS = 20
 
 
 def _read(
     table: OpenTable, columns: Sequence[str] | None, unit: str | None, used: Sequence[str] = ()
 ) -> DataFrame:
-    """Return named columns of a table (all unless named), their values as they are written.
+    """Return the named columns of a table (default: all), with values as written.
 
-    With ``unit``, which is none of the ``used`` columns, the first row of each of its values.
+    With ``unit``, which must not be among the ``used`` columns, keep the first row of each unit.
     """
     frame = table.frame
     if unit is not None:
@@ -386,11 +386,10 @@ def _read(
 def _with_numbers(
     frame: DataFrame, readings: Mapping[str, Reading], kept: Collection[str]
 ) -> DataFrame:
-    """Return the table with written numbers as numbers; what is no number becomes missing.
+    """Parse columns of numbers stored as text; unparsable values become missing.
 
-    Columns that are kept stay as they are: the recipe does nothing to them in new rows either.
-
-    Dates stay as they are written: their rule reads them.
+    Columns in ``kept`` are unchanged, as the recipe does not touch them in new rows either.  Dates
+    stay as written; their rule parses them.
     """
     from pandas.api import types
 
@@ -406,35 +405,34 @@ def _with_numbers(
     return frame.assign(**{c: Values.of(frame[c], readings[c].form).numbers for c in written})
 
 
-# ── Rows to choose on, rows to release, and the one certificate that decides (X18) ────────────────
+# ── Split the rows, and certify one recipe (X18) ──────────────────────────────────────────────────
 
-#: Share of the rows, and number of rows at most, that a recipe is fitted on: it needs no more, and
-#: each one is a row not released.
+#: Share and maximum number of rows used to fit a recipe; rows used for fitting are not released.
 _FIT_SHARE, _FIT_ROWS = 0.25, 50_000
 
 
 def _independence(fitted: int, *, split: bool) -> str:
-    """Return why the certificate holds although the recipe was chosen on data."""
+    """Explain why the certificate holds although the recipe was chosen on data."""
     if split:
         return (
             f"the recipe was fitted and chosen on {fitted} rows that are not released; what the "
-            "recipe says about those rows is not certified; rows were picked for release by their "
-            "place in the table and the seed, so whoever knows both knows who was picked"
+            "recipe reveals about those rows is not certified; rows were selected for release by "
+            "position and seed, so anyone who knows both knows which were selected"
         )
     return (
         f"the recipe was fitted and chosen on {fitted} rows of a reference table that are "
-        "independent of the released ones (no person is in both); what the recipe says about those "
-        "rows is not certified"
+        "independent of the released ones (no person is in both); what the recipe reveals about "
+        "those rows is not certified"
     )
 
 
 def _split_rows(
     frame: DataFrame, reference: DataFrame | None, seed: int
 ) -> tuple[DataFrame, DataFrame]:
-    """Return the rows to choose on and the rows to release."""
+    """Return the rows to fit on and the rows to release."""
     order = np.random.default_rng(seed)
     if reference is not None:
-        # More rows than will be certified would make the search too optimistic about cell sizes.
+        # With more rows than will be certified, the search would overestimate cell sizes.
         size = min(len(reference), len(frame), _FIT_ROWS)
         chosen = np.sort(order.permutation(len(reference))[:size])
         return reference.iloc[chosen][list(frame.columns)], frame
@@ -444,19 +442,19 @@ def _split_rows(
     return frame[chosen], frame[~chosen]
 
 
-def _certified(profile: CountProfile, confidence: float) -> LeakBounds:
+def _certify(profile: CountProfile, confidence: float) -> LeakBounds:
     """Certify a table; ``delta_upper`` and ``record_leak`` each hold with that confidence."""
     certificate = certify_counts(profile, confidence=confidence)
     return certified_table(certificate, record_leaks(profile, confidence=confidence), IidGame())
 
 
-def _released(
+def _release(
     search: Search, state: Levels | None, rows: DataFrame, wish: Wish
 ) -> tuple[Recipe, DataFrame, LeakBounds]:
-    """Return the chosen recipe, the released rows under it and their certificate, or refuse.
+    """Apply the chosen recipe and certify the released rows, or raise if they miss the target.
 
-    Exactly one recipe is tried: refusing to release is a function of the coarsened rows, but trying
-    a second recipe would be a choice made on rows that are released (X18).
+    Exactly one recipe is tried: the decision not to release is a function of the coarsened rows,
+    but trying a second recipe would be a choice based on the released rows (X18).
     """
     best = min(score.leak for score in search.scores.values())
     reached = f"the best expected was security ≈ {decimals(max(0.0, 1 - best), 'estimate', 6)}"
@@ -464,7 +462,7 @@ def _released(
         recipe = search.recipe(state)
         table = recipe.apply(rows).reset_index(drop=True)
         if table.shape[1] > 0:
-            certified = _certified(cell_profile(table), wish.confidence)
+            certified = _certify(cell_profile(table), wish.confidence)
             most = 1.0 if wish.record_leak is None else wish.record_leak
             if certified.delta_upper <= wish.leak and certified.record_leak.max <= most:
                 return recipe, table, certified

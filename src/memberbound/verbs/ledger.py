@@ -1,4 +1,4 @@
-"""The verb ``ledger``: what all releases about the same people promise together."""
+"""The verb ``ledger``: the joint guarantee of all releases about the same people."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from memberbound.errors import InputError
 from memberbound.files import remove_drafts
 from memberbound.games import NeighbourGame, member_name
 from memberbound.quantities import allowed, marked, percent, significant
-from memberbound.release.ledger_file import Ledger, LedgerEntry, ledger_assumptions, opened_ledger
+from memberbound.release.ledger_file import Ledger, LedgerEntry, ledger_assumptions, open_ledger
 
 
 @dataclass(frozen=True, repr=False)
 class LedgerState(Answer):
-    """A ledger's releases, what they add up to, and what is left of its limit.
+    """A ledger's releases, their total, and the budget left.
 
-    ``limit_eta`` holds whatever is decided along the way.  ``eta`` and ``mu`` are of the releases
-    so far, and hold if none of their sizes was chosen by looking at an earlier one.
+    ``limit_eta`` holds for adaptively chosen releases.  ``eta`` and ``mu`` cover the releases so
+    far, and hold only if no release's budget was chosen after seeing an earlier release.
     """
 
     VERB: ClassVar = "ledger"
@@ -38,12 +38,12 @@ class LedgerState(Answer):
 
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
-        """What has to be true for the numbers to hold."""
+        """The assumptions behind the numbers."""
         return ledger_assumptions(self.releases)
 
     @computed
     def sentence(self) -> str:
-        """What everything together promises, and what is left."""
+        """The joint guarantee of all releases, and the budget left."""
         made = sum(entry.state == "released" for entry in self.releases)
         who = member_name(self.unit)
         open_ = sum(entry.state == "reserved" for entry in self.releases)
@@ -60,7 +60,7 @@ class LedgerState(Answer):
         )
 
     def summary_rows(self) -> list[tuple[str, object]]:
-        """Return the limit, what is spent, and a line per release."""
+        """Return the limit, the budget spent, and one row per release."""
         rows: list[tuple[str, object]] = [
             ("limit η", marked(self.limit_eta, "certificate", "eta", 6)),
             ("spent η", marked(self.eta, "certificate", "eta", 6)),
@@ -83,22 +83,22 @@ def ledger(
     *,
     limit_eta: Annotated[float, Option("number", metavar="H")] | None = None,
 ) -> LedgerState:
-    """Say what all releases about the same people promise together, and what is left.
+    """Show what all releases about the same people guarantee together, and the budget left.
 
-    With ``limit_eta`` a new ledger is made.  ``protect``, ``summarize`` and ``synthesize`` enter
-    their releases with ``--ledger`` and are refused where the limit would be exceeded.
+    Pass ``limit_eta`` to create a new ledger.  ``protect``, ``summarize`` and ``synthesize`` record
+    their releases with ``--ledger``, and fail if a release would exceed the limit.
 
-    Guarantee: nobody who knows all other records and sees everything that is ever released with
-    the ledger is right about any record's membership more than ``limit_eta`` above blind guessing,
-    whatever was decided by looking at earlier releases.
+    Guarantee: no attacker who knows all other records and sees everything ever released with the
+    ledger is right about any record's membership more than ``limit_eta`` above blind guessing,
+    even if later releases were chosen after seeing earlier ones.
     Theorem: X27 (proofs/ledger.md).
-    Assumes: every release in which these people take part is entered.
-    Edge cases: the limit cannot be changed, since that could be decided by looking; a run that was
-    killed leaves its reservation, which counts.
+    Assumes: every release that involves these people is recorded.
+    Edge cases: the limit is fixed, because changing it could depend on what was released; a run
+    that was killed leaves its reservation, which still counts.
 
     Args:
         file: the ledger, a JSON file.
-        limit_eta: make a new ledger with this limit on η of all releases together, in (0, ½).
+        limit_eta: create a ledger with this limit on the η of all releases together, in (0, ½).
 
     Command line:
         memberbound ledger patients.ledger.json --limit-eta 0.1
@@ -112,10 +112,10 @@ def ledger(
         (0.1, 0, 0.1)
     """
     if limit_eta is not None and not isinstance(file, Ledger):
-        remove_drafts(Path(file).parent)  # of a run that was killed while it made the ledger
+        remove_drafts(Path(file).parent)  # left by a run that was killed while creating the ledger
         if not Path(file).exists():
             Ledger.create(file, limit_eta)
-    book = opened_ledger(file)
+    book = open_ledger(file)
     if limit_eta is not None and book.limit_eta != limit_eta:
         raise InputError(
             f"limit_eta must be the {book.limit_eta!r} that was fixed when the ledger was made, "

@@ -1,4 +1,4 @@
-"""The verb ``plan``: how many rows, or persons, are enough?"""
+"""The verb ``plan``: how many rows, or persons, are needed?"""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ from memberbound.quantities import (
 
 @dataclass(frozen=True, repr=False)
 class Plan(IidAnswer):
-    """The number of rows that meets the target(s); ``None`` where no number can be certified.
+    """The number of rows that meets the target(s); ``None`` if no number can be certified.
 
-    With a ``unit`` it is a number of persons: different values of that column, each with all rows.
+    With a ``unit`` it is the number of persons: distinct values of that column, each with all its
+    rows.
     """
 
     VERB: ClassVar = "plan"
@@ -64,25 +65,25 @@ class Plan(IidAnswer):
 
     @property
     def certificate(self) -> Certificate | None:
-        """The certified security MIS of ``n_required`` rows, None if none is certified."""
+        """The certified security MIS of ``n_required`` rows, or None."""
         if self.n_required is None or self.security is None:
             return None
         promise = (self.game, self.theorems, self.assumptions, self.confidence)
         return Certificate("security", self.security, "lower", *promise)
 
     def summary_notes(self) -> tuple[str, ...]:
-        """Return nothing: the sentence holds the notes."""
+        """Return no notes: the sentence includes them."""
         return ()
 
     @computed
     def sentence(self) -> str:
-        """How many rows are enough for what."""
+        """The number of rows needed for the target(s), or why there is none."""
         wishes, one = [], record_name(self.unit)
         if self.security is not None:
             at = at_prices(self.game.nu, self.game.lam)
             wishes.append(f"MIS ≥ {significant(self.security, 'given')} (average {one}, {at})")
         if self.record_leak is not None:
-            whom = "record" if self.rows is None else _seen(self.unit)
+            whom = "record" if self.rows is None else _describe_records(self.unit)
             most = significant(self.record_leak, "given")
             wishes.append(f"a leak of at most {most} for every {whom}")
         sure = "" if self.confidence == 1 else f", confidence {confident(self.confidence)}"
@@ -111,26 +112,26 @@ def plan(
     database_table: DatabaseTable | None = None,
     encoding: Encoding | None = None,
 ) -> Plan:
-    """Find how many training rows are enough for a certified target.
+    """Find how many training rows a certified target requires.
 
     The source is a known law (``probabilities``), K equally likely atoms (``uniform``) or a
-    ``table`` whose law is unknown.  Of a table the identifiers are left out unless ``columns`` or
-    ``roles`` (column → role) say otherwise.
+    ``table`` from an unknown law.  Identifier columns of a table are dropped unless selected with
+    ``columns`` or ``roles`` (column → role).
 
     Guarantee: training on ``n_required`` rows meets the target(s) for every learner, for a table
     with probability ≥ ``confidence`` over its rows; from a table, ``record_leak`` covers the
     records whose values occur in it.
     Theorem: A25-T14 for a law, X7 for records; X5, X15 and X16 for a table.
     Assumes: the rows are independent draws from the law, now and later.
-    Edge cases: ``n_required`` is ``None`` where no n can be certified, with the reason.
+    Edge cases: ``n_required`` is ``None`` if no n can be certified; ``reason`` explains why.
 
     Args:
-        table: rows of the kind that will be trained on.
+        table: rows like those that will be trained on.
         security: smallest acceptable MIS.
         record_leak: largest acceptable leak for any row.
         columns: the columns a learner sees (default: all but identifiers).
         roles: column → number, category, date, identifier or text, to correct the inferred role.
-        confidence: of the answer, where it comes from a table.
+        confidence: of an answer computed from a table.
         unit: column that identifies the person; all rows of a person are one record.
 
     Command line:
@@ -167,7 +168,10 @@ def plan(
         selection = chosen_columns(opened, columns, roles, unit)
         profile = count_profile(opened, list(selection.columns), unit)
     needed = smallest_n_for_table(profile, security, record_leak, confidence)
-    covered = f"A record-leak target covers every {_seen(unit)}; about others nothing is certified."
+    covered = (
+        f"A record-leak target covers every {_describe_records(unit)}; about others nothing is "
+        "certified."
+    )
     return Plan(
         needed,
         security,
@@ -186,7 +190,7 @@ def plan(
     )
 
 
-def _seen(unit: str | None) -> str:
+def _describe_records(unit: str | None) -> str:
     """Describe the records that a table covers."""
     if unit is None:
         return "row whose values occur in the table"
@@ -194,7 +198,7 @@ def _seen(unit: str | None) -> str:
 
 
 def _why_none(profile: CountProfile, confidence: float, unit: str | None) -> str:
-    """Say why no number of rows can be certified from these counts."""
+    """Explain why no number of rows can be certified from these counts."""
     smallest = smallest_certifiable_leak(profile, confidence)
     singles = int(profile.cells[0]) if profile.count[0] == 1 else 0
     reason = "too few rows repeat to certify anything. Use fewer or coarser columns."

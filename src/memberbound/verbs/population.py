@@ -85,7 +85,7 @@ from memberbound.tables.table import Table as OpenTable
 
 @dataclass(frozen=True)
 class MethodBounds:
-    """What one method alone proves about the worst record."""
+    """Bounds for the worst record from one method alone."""
 
     pmp_epsilon_upper: Upper
     eta_upper: Upper
@@ -93,7 +93,7 @@ class MethodBounds:
 
     @classmethod
     def of(cls, bounds: RecordBounds) -> MethodBounds:
-        """Return the worst of every record's bounds."""
+        """Return the worst bounds over all records."""
         return cls(bounds.pmp_epsilon_upper, bounds.eta_upper, bounds.success_upper)
 
 
@@ -110,15 +110,15 @@ class ExposedRecord:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PopulationAnswer(Answer, Limited):
-    """Bounds for every record of a population under one mechanism, and what they compare with.
+    """Bounds for every record of a population under one mechanism, with baselines.
 
-    ``success_upper`` is about an attacker who knows all records, but not who was drawn,
-    ``success_population_upper`` about one who knows all but one of those drawn, and
-    ``success_worst_case_upper`` the same on any data set; ``success_blind`` is always giving the
-    likelier answer.  All are about this mechanism: ``explain`` at the same (ε, δ) covers the worst
-    mechanism that keeps them, and is larger.  ``bounds`` holds the bounds of every record,
-    ``coupled`` those that the coupling alone proves where more is known, and ``coupling`` the worst
-    of them.
+    ``success_upper`` is for an attacker who knows all records but not which were drawn,
+    ``success_population_upper`` for one who knows all drawn records but one, and
+    ``success_worst_case_upper`` for the latter on any data set; ``success_blind`` is the success
+    rate of always giving the likelier answer.  All are specific to this mechanism: ``explain`` at
+    the same (ε, δ) covers the worst mechanism with that guarantee, and is larger.  ``bounds`` holds
+    each record's bounds; if another method gives better ones, ``coupled`` holds those from coupling
+    alone, and ``coupling`` the worst of these.
     """
 
     VERB: ClassVar = "population"
@@ -164,7 +164,7 @@ class PopulationAnswer(Answer, Limited):
 
     @property
     def certificate(self) -> Certificate:
-        """The certified gain η over blind guessing, for the most exposed record."""
+        """The certified gain η over blind guessing for the most exposed record."""
         promise = (self.game, self.theorems, self.assumptions, self.confidence)
         return Certificate("eta", self.eta_upper, "upper", *promise)
 
@@ -173,33 +173,32 @@ class PopulationAnswer(Answer, Limited):
         return [self.setting.comparison(float(epsilon)) for epsilon in epsilons]
 
     def successes(self, on: Part) -> tuple[Success, ...]:
-        """Return what a limit is about: the success of any attack on any record."""
+        """Return the success rate to check against a limit: any attack on any record."""
         del on
         what = f"any attack on any {member_name(self.unit)} of the population"
         return (Success(what, self.success_blind, ceiling=self.success_upper),)
 
     @property
     def _epsilon(self) -> str:
-        """ε: as given, the short decimal that was found, or one that follows from σ (up)."""
+        """Format ε: as given, as the short decimal found, or rounded up if derived from σ."""
         return significant(self.epsilon, "upper" if self.asked == "sigma" else "given")
 
     @property
     def release(self) -> str:
-        """What is released, with what noise: a bound holds for this and nothing else."""
-        whose = f"a random half of these {self.records} {member_name(self.unit)}s"
+        """The release and its noise in words; the bound holds for this release only."""
+        who = member_name(self.unit)
+        sample = f"a random half of these {self.records} {who}s"
         if 2 * self.size != self.records:
-            whose = (
-                f"{self.size} of these {self.records} {member_name(self.unit)}s, drawn at random"
-            )
+            sample = f"{self.size} of these {self.records} {who}s, drawn at random"
         at = "" if self.delta == 0 else f" and δ = {significant(self.delta, 'given')}"
         name = "this σ" if self.epsilon == math.inf else f"ε = {self._epsilon}{at}"
         if self.mechanism == "gaussian":
-            return f"the {self.query} of {whose}, released with Gaussian noise for {name}"
-        return f"the exponential mechanism's {self.query} on {whose}, at {name}"
+            return f"the {self.query} of {sample}, released with Gaussian noise for {name}"
+        return f"the exponential mechanism's {self.query} on {sample}, at {name}"
 
     @computed
     def sentence(self) -> str:
-        """A sentence a privacy officer can pass on."""
+        """A sentence that a privacy officer can pass on."""
         sure, who = at_confidence(self.confidence), member_name(self.unit)
         if vacuous(self.success_upper):
             unproved = f"there is no useful guarantee for any {who}'s membership"
@@ -212,7 +211,7 @@ class PopulationAnswer(Answer, Limited):
         )
 
     def summary_rows(self) -> list[tuple[str, object]]:
-        """Return the numbers of the table of the command line."""
+        """Return the rows of the command line's table."""
 
         def bound(value: float, quantity: str = "epsilon") -> str:
             if value == math.inf or vacuous(value, quantity):
@@ -227,7 +226,7 @@ class PopulationAnswer(Answer, Limited):
             ("release", f"{self.mechanism} mechanism, {self.query}"),
         ]
         if self.sigma is not None:
-            # σ that follows from a given ε is rounded up; one that was found is a short decimal.
+            # Round up a σ derived from a given ε; a calibrated σ is already a short decimal.
             side: Side = "upper" if self.asked == "epsilon" else "given"
             rows.append(("noise σ", significant(self.sigma, side)))
         eta = marked(self.eta_upper, "certificate", "eta", 6, largest_gain=self.game.largest_gain)
@@ -277,7 +276,7 @@ class PopulationAnswer(Answer, Limited):
 
 
 def _records_table(answer: PopulationAnswer) -> pd.DataFrame:
-    """Return one row per record, most exposed first; an infinite ε is missing."""
+    """Return one row per record, most exposed first; an infinite ε becomes missing."""
     columns = {
         "success_upper": answer.bounds.success,
         "eta_upper": answer.bounds.eta,
@@ -320,21 +319,21 @@ def population(
     progress: Annotated[Callable[..., None], Option("progress", metavar="bounding every record")]
     | None = None,
 ) -> PopulationAnswer:
-    """Find what ε means for these records, or which ε a target allows.
+    """Compute what ε means for these records, or the ε that a target allows.
 
     A uniform half of the records (or ``size`` of them) is drawn, and its mean or sum is released
-    with Gaussian noise, or the exponential mechanism chooses among ``candidates``.  The attacker
-    knows all records, the mechanism and the release, but not who was drawn.
+    with Gaussian noise, or the exponential mechanism selects one of the ``candidates``.  The
+    attacker knows all records, the mechanism and the release, but not which records were drawn.
 
     Guarantee: no attack on any record is right more often than ``success_upper``, and the release
-    is (``pmp_epsilon_upper``, δ)-PMP for this population; with ``confidence`` where subsets are
+    is (``pmp_epsilon_upper``, δ)-PMP for this population; with ``confidence`` if subsets are
     sampled.
     Theorem: X1, L24-P12, L24-L10, X21 (Gaussian); X9 (one numeric column); L24-P9 corrected and X10
     (exponential).
     Assumes: D is a uniform subset of the given size and the noise is drawn as described.
-    Edge cases: N odd draws (N-1)/2 records; equal rows are separate records; a population of equal
-    rows has success equal to the blind guess.  Beyond 20 000 records the time grows like their
-    number: mean squared distances stand in for pairs.
+    Edge cases: for odd N, (N-1)/2 records are drawn; equal rows are separate records; if all rows
+    are equal, the success rate is that of blind guessing.  Beyond 20 000 records, mean squared
+    distances replace pairwise distances, so that time grows linearly.
 
     Args:
         table: a file or a table, one record per row; its numeric columns are used.
@@ -343,10 +342,11 @@ def population(
         epsilon: the ε to which the mechanism is calibrated.
         sigma: instead of ε: the standard deviation of the noise on the released query.
         delta: δ (default: 1e-5 for Gaussian noise, 0 for the exponential mechanism).
-        clip: first shrink longer records to this norm.
-        sensitivity: instead of ``clip``: how far replacing one record can move the query (or the
-            loss).
-        candidates: among which the exponential mechanism chooses, by L2 loss: a file or an array.
+        clip: clip records to this norm first.
+        sensitivity: instead of ``clip``: the most that replacing one record can change the query
+            (or the loss).
+        candidates: points from which the exponential mechanism selects by L2 loss: a file or an
+            array.
         size: number of records drawn (default: half of them).
         target_pmp: find the noise or ε for at most this ε̃ (PMP).
         target_success: find the noise or ε for at most this attack success rate.
@@ -354,9 +354,9 @@ def population(
         unit: column that identifies the person; only each person's first row is used, so that a
             record is a person.
         confidence: of bounds from sampled subsets.
-        subsets: how many subsets to sample.
+        subsets: number of subsets to sample.
         seed: for the sampled subsets.
-        records: write every record's bounds to this CSV file.
+        records: write each record's bounds to this CSV file.
         force: overwrite ``records``.
 
     Command line:
@@ -377,7 +377,7 @@ def population(
             records, name="records", formats=(".csv",), source=path_of(table), force=force
         )
     gaussian = mechanism == "gaussian"
-    asked, amount = _asked(epsilon, sigma, target_pmp, target_success)
+    asked, amount = _parse_amount(epsilon, sigma, target_pmp, target_success)
     if delta is None:
         delta = 1e-5 if gaussian else 0.0
     fraction("delta", delta, open_right=True)
@@ -450,11 +450,11 @@ def population(
 
 # ── The question ──────────────────────────────────────────────────────────────────────────────────
 
-#: Below this nothing is left to hide among.
+#: Minimum number of records.
 _FEWEST_RECORDS = 4
 
 
-def _asked(
+def _parse_amount(
     epsilon: float | None,
     sigma: float | None,
     target_pmp: float | None,
@@ -500,7 +500,7 @@ class _Question:
 
 
 def _remarks(table: OpenTable, unit: str | None) -> list[str]:
-    """Say what is unusual about the records."""
+    """Return notes about unusual properties of the records."""
     notes = []
     repeated = int(pd.DataFrame(table.values).duplicated().sum())
     if repeated and unit is None:
@@ -512,8 +512,8 @@ def _remarks(table: OpenTable, unit: str | None) -> list[str]:
     if spread.max() > 0 and (spread < spread.max() / 100).any():
         widest = table.columns[int(spread.argmax())]
         notes.append(
-            f"column {widest!r} varies over 100 times more than another; distances are mostly its "
-            "own, so consider scaling the columns"
+            f"column {widest!r} varies over 100 times more than another and dominates the "
+            "distances, so consider scaling the columns"
         )
     return notes
 
@@ -521,7 +521,7 @@ def _remarks(table: OpenTable, unit: str | None) -> list[str]:
 def _answer(
     question: _Question, solution: Solution, profile: NeighbourProfile, **release: Any
 ) -> PopulationAnswer:
-    """Return the answer; ``release`` are the fields that name what is released."""
+    """Build the answer; ``release`` holds the fields that describe the release."""
     game, bounds, compared = question.game, solution.bounds, solution.compared
     epsilon, inside, coupled = solution.epsilon, solution.epsilon_population, solution.coupled
     mean_distance = profile.mean_distance
@@ -532,7 +532,7 @@ def _answer(
         epsilon=epsilon,
         delta=bounds.delta,
         epsilon_population=inside,
-        # Never above the worst case over the population, nor over all data sets.
+        # At most the worst case over the population, and over all data sets.
         pmp_epsilon_upper=min(bounds.pmp_epsilon_upper, inside, epsilon),
         eta_upper=bounds.eta_upper,
         success_upper=compared.practical,
@@ -571,7 +571,7 @@ def _answer(
 
 
 def _gaussian_setting(question: _Question, divisor: int) -> tuple[GaussianSetting, int | None]:
-    """Return Gaussian noise on the sum over ``divisor``, and how many records were clipped."""
+    """Return the Gaussian mechanism on sum / ``divisor``, and the number of clipped records."""
     if question.delta == 0.0:
         raise InputError(
             "delta must be greater than 0 for the Gaussian mechanism, got 0: no amount of Gaussian "
@@ -588,17 +588,17 @@ def _gaussian_setting(question: _Question, divisor: int) -> tuple[GaussianSettin
             radius = _largest_norm(values)
             question.notes.append(
                 f"no clip given: the worst case is over {question.who}s of norm at most "
-                f"{significant(radius, 'upper')}, the largest of these; DP asks for a bound that "
-                "was fixed beforehand"
+                f"{significant(radius, 'upper')}, the largest norm here; DP requires a bound fixed "
+                "in advance"
             )
         worst = finite_number("twice the largest norm", 2 * radius)
     if len(values) > MOST_PAIRED_RECORDS:
         question.notes.append(
-            f"with more than {MOST_PAIRED_RECORDS} {question.who}s the mean squared distance to "
-            "the others stands in for single distances: the bounds hold for every "
-            f"{question.who} all the same, and those of the coupling are larger"
+            f"with more than {MOST_PAIRED_RECORDS} {question.who}s, mean squared distances replace "
+            f"pairwise distances: the bounds still hold for every {question.who}, but those from "
+            "coupling are larger"
         )
-    # Nothing is below the exact mixtures of one number.
+    # For a single number the exact mixtures are already optimal.
     noisy = NoisySum.of(
         values, question.game, crowd=values.shape[1] > 1, progress=question.progress
     )
@@ -614,7 +614,7 @@ def _gaussian_setting(question: _Question, divisor: int) -> tuple[GaussianSettin
 
 def _largest_norm(values: FloatArray) -> float:
     """Return the largest norm of a record, rounded up."""
-    # Scaled by the largest entry, so that squares neither overflow nor vanish.
+    # Scale by the largest entry so that squares neither overflow nor underflow.
     scale = largest_entry(values) or 1.0
     most = float(np.linalg.norm(values / scale, axis=1).max())
     return up(up(most, values.shape[1] + 8) * scale)
@@ -624,7 +624,7 @@ def _largest_norm(values: FloatArray) -> float:
 
 
 def _mechanism(question: _Question, points: FloatArray) -> tuple[ExponentialMechanism, int | None]:
-    """Return the mechanism (at ε = 1 for an inverse question) and how many were clipped."""
+    """Return the mechanism (at ε = 1 for an inverse question) and the number of clipped records."""
     values, moved = question.clipped_values()
     size, sensitivity = question.game.size, question.sensitivity
     if sensitivity is None and question.clip is not None:
@@ -639,7 +639,7 @@ def _mechanism(question: _Question, points: FloatArray) -> tuple[ExponentialMech
 
 
 def _matrix(source: Any, encoding: str | None) -> FloatArray:
-    """Read the candidates, a table of numbers only."""
+    """Read the candidates from an all-numeric table."""
     if source is None:
         raise InputError("the exponential mechanism needs candidates.")
     with opened_table(source, encoding=encoding) as table:

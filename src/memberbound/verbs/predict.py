@@ -42,9 +42,10 @@ _SHOWN = 10
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Prediction(CertifiedAnswer):
-    """Answers to raw rows, in their order, and the certificate of the model that gave them.
+    """Predictions for raw rows, in order, with the certificate of the model.
 
-    ``probabilities`` has a column per class, or is None (regressions, classifiers without them).
+    ``probabilities`` has one column per class; it is None for regressions and for classifiers
+    without probabilities.
     """
 
     VERB: ClassVar = "predict"
@@ -73,14 +74,14 @@ class Prediction(CertifiedAnswer):
         return pd.DataFrame(columns)
 
     def to_dict(self) -> dict[str, object]:
-        """Return the dictionary of the contract; the answers themselves where no file has them."""
+        """Return the dictionary of the contract, including predictions not written to a file."""
         result = super().to_dict()
         if self.out is None:
             result["predictions"] = self.frame.to_dict("records")
         return result
 
     def summary(self) -> str:
-        """Return the first answers, or where they are."""
+        """Return the first predictions, or the file that holds them."""
         lines = [f"{self.rows} row{'' if self.rows == 1 else 's'} predicted."]
         if self.out is not None:
             lines.append(f"written  {self.out}")
@@ -109,20 +110,20 @@ def predict(
 ) -> Prediction:
     """Apply a model released by ``protect`` or ``protect-half`` to raw rows.
 
-    Columns are found by name, whatever their order; further ones are ignored with a notice.  A
-    category that the model does not know counts as a rare one, text instead of a number and a
-    column that is missing as missing values; how many there are is said.  Applying the model again
-    releases nothing more.
+    Columns are matched by name in any order; extra columns are ignored with a notice.  An unknown
+    category is treated as a rare one; text in a numeric column, or an absent column, is treated as
+    missing values.  Notices give the counts.  Applying the model any number of times is free of
+    privacy cost.
 
-    Edge cases: no row, and none of the model's columns, are refused; a model of ``protect-half``
-    refuses text instead of numbers and a missing column, too.
+    Edge cases: a table without rows, or without any of the model's columns, is rejected; a model
+    from ``protect-half`` also rejects text in numeric columns and absent columns.
 
     Args:
         model: a file that ``protect`` or ``protect-half`` wrote, or the model itself.
         learner: for a network: the ``package.module:factory`` it was trained with.
         table: the rows: a file, a pandas, polars or pyarrow table, an array, or a dictionary of one
             row.
-        strict: refuse unknown categories, text instead of numbers and missing columns.
+        strict: reject unknown categories, text in numeric columns and absent columns.
         out: file for the predictions (CSV, Parquet or Arrow): ``prediction`` and, for classifiers
             that give probabilities, ``probability_<class>``.
 

@@ -1,9 +1,9 @@
-"""The verb ``protect``: a model of all rows that hides every record.
+"""The verb ``protect``: train a model on all rows that hides every record.
 
-Nothing about the rows is public here, so nothing about them decides what is done: not what a column
-is, not which learner fits the target.  Scores are computed from the secret rows all the same, on a
-model of four fifths of them that is thrown away.  They are for the owner of the table,
-neither stored nor covered by the certificate.
+All rows are secret, so no choice may depend on them: neither the type of a column nor the learner.
+Scores are the exception: they are computed without noise, from a trial model of four fifths of the
+rows that is discarded.  They are for the owner of the table, are not stored, and are not covered by
+the certificate.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from memberbound.release.model_quality import ReleaseScore
 from memberbound.release.noise import checked_eta
 from memberbound.release.saving import save
 from memberbound.tables.records import Records, read_secret_columns
-from memberbound.verbs.protection import Protection, checked_request, unit_and_seed_notes
+from memberbound.verbs.protection import Protection, check_request, unit_and_seed_notes
 
 _OWN_EYES = (
     "scores and notes are computed from the secret rows, on a trial model of four fifths of them "
     "that is thrown away: they are for you alone, and the certificate does not cover them. Do not "
     "publish them with the model"
 )
-#: Bounds that fewer values than this keep are probably not those of the column.
+#: Warn if a larger share of a column's values is out of bounds.
 _FITTING = 0.5
 
 
@@ -79,32 +79,31 @@ def protect(
     progress: Annotated[Callable[..., None], Option("progress", metavar="training on all rows")]
     | None = None,
 ) -> Protection:
-    """Train a model on all rows so that nobody can tell whose record was among them.
+    """Train a model on all rows without revealing whose records are among them.
 
-    Guarantee: nobody who knows all other records and sees the model is right about any record's
-    membership more than ``eta`` above blind guessing: for every record of any table, without a
-    confidence level.  The model takes raw rows (``predict``).
-    Theorem: X22 (proofs/gradient-descent.md, boosting.md, networks.md), of persons X26.
+    Guarantee: no attacker who knows all other records and sees the model is right about any
+    record's membership more than ``eta`` above blind guessing.  This holds with certainty for every
+    record of any table.  The model takes raw rows (``predict``).
+    Theorem: X22 (proofs/gradient-descent.md, boosting.md, networks.md), for persons X26.
     Assumes: one release; the number of rows (of persons, with ``unit``), the columns' names and
-    declared types and the bounds are public.
-    Published are the file, its certificate, and whatever else ``--json`` says; but the scores and
-    notes (the keys in ``owner_only``, marked in the table) are computed from the secret rows and
-    not covered: they are for the owner of the rows only.
+    declared types, and the bounds are public.
+    The file, its certificate and the output of ``--json`` may be published, except for scores and
+    notes (the keys in ``owner_only``, marked in the table), which are computed from the secret rows
+    without protection: they are for the owner of the rows only.
 
     Args:
         source: a file or a table, one record per row.
         learner: ``logistic``, ``svm``, ``ridge``, ``huber``, ``boosting``, or the
-            ``package.module:factory`` of a PyTorch module (default: logistic; ridge where the
-            bounds give the target a range).
-        tune: try several learning rates, paid for out of the budget.
-        columns: columns to use (default: all; those in which nothing rises above the noise are left
-            out).
+            ``package.module:factory`` of a PyTorch module (default: logistic; ridge if the bounds
+            give the target a range).
+        tune: try several learning rates, at the expense of the privacy budget.
+        columns: columns to use (default: all except those with no signal above the noise).
         unit: column that identifies the person; all rows of a person are used, with the influence
-            of one, so that a record is a person.
+            of a single row, so that a record is a person.
         out: file for the model (``.json``, ``.skops``, or ``.onnx`` for other runtimes); its
             certificate is written beside it. Both may be published; the scores and notes printed
             with them are for the owner of the rows.
-        trial: whether a second model is trained and scored; a study has scores of its own.
+        trial: whether to train and score a trial model; a study computes its own scores.
 
     Command line:
         memberbound protect patients.csv --target ill --eta 0.05 --out model.skops
@@ -122,7 +121,7 @@ def protect(
         >>> result.calibration.certificate.value <= 0.05
         True
     """
-    # Check the request before the table is opened.
+    # Check the request before opening the table.
     checked_eta(eta)
     public = read_bounds(bounds)
     default = "ridge" if isinstance(public.get(target), Range) else "logistic"
@@ -133,10 +132,10 @@ def protect(
         raise InputError("ledger takes models with normal noise on all rows, not a network.")
     endings = MODEL_ENDINGS if form.factory is None else load_leaf("networks").NETWORK_ENDINGS
     seed = insecure_seed
-    guesses = checked_request(source, out, endings, force=force, baseline=baseline, seed=seed)
+    guesses = check_request(source, out, endings, force=force, baseline=baseline, seed=seed)
 
     with connect(scheduler, client) as cluster:
-        # Every value is read by itself: no row decides how another one is read.
+        # Parse each value on its own: no row may affect how another one is read.
         table = read_secret_columns(
             source,
             forms_of(public),
@@ -153,7 +152,7 @@ def protect(
             features = (name for name in table.columns if name not in (*public, target))
             load_leaf("onnx").check_onnx({name: table.types.get(name) for name in features})
 
-        # All rows are trained on; they leave only through noisy sums that the budget pays for.
+        # Train on all rows; they are released only through noisy sums charged to the budget.
         advance = progress or (lambda _done, _total: None)
         advance(0, 2)
         training = PrivateTraining(target, form, eta, public, tune)
@@ -163,7 +162,7 @@ def protect(
                 save(released, Path(out), force=force)
         advance(1, 2)
 
-        # The rest is for the owner of the rows only.
+        # Everything below is for the owner of the rows only.
         scores: tuple[ReleaseScore, ...] = ()
         notes: list[str] = []
         if trial:
@@ -190,13 +189,13 @@ def protect(
         )
 
 
-# ── For the owner of the rows only: computed from them without noise, and stored nowhere ──────────
+# ── Notes for the owner of the rows only: computed without noise, never stored ────────────────────
 
 
 def _misfits(
     shard: Records, bounds: Bounds, target: str, classes: tuple[str, ...]
 ) -> tuple[dict[str, int], int]:
-    """Count the values outside their bounds by column, and the rows of classes not listed."""
+    """Count out-of-bounds values by column, and rows of unlisted classes."""
     outside = {}
     for name, bound in bounds.items():
         values = shard.columns[name]
@@ -210,7 +209,7 @@ def _misfits(
 
 
 def _misfit_notes(table: Records, target: str, released: PrivateModel, bounds: Bounds) -> list[str]:
-    """Say what was left out, where bounds contradict the table, whom the model does not know."""
+    """Return notes on dropped columns, out-of-bounds values and unknown classes."""
     names = released.class_names
     outside, unknown = table.shards.sum(_misfits, bounds, target, names)
     left = [repr(name) for name in table.columns if name not in (*released.columns, target)]

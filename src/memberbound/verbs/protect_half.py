@@ -1,4 +1,4 @@
-"""The verb ``protect-half``: the papers' game, a release of a secret half of a public table."""
+"""The verb ``protect-half``: the papers' game, releasing a secret half of a public table."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ from memberbound.tables.roles import Selection
 from memberbound.tables.table import Table as OpenTable
 from memberbound.verbs.protection import HalfProtection
 
-#: Statistics of a secret half; those of all rows are in ``release.all_rows.summaries``.
+#: Statistics of a secret half; see ``release.all_rows.summaries`` for those of all rows.
 STATISTICS = ("mean", "sum", "histogram", "contingency", "covariance", "quantiles")
 
 
@@ -92,31 +92,31 @@ def protect_half(
 ) -> HalfProtection:
     """Release a model or a statistic of a secret random half of a public table.
 
-    The rows of ``source`` are a public population, of which a random half becomes the training set,
-    after the noise has been calibrated on other, fresh halves.  This is the game of the papers; who
-    is in the *table* is not protected (for that there is ``protect``).
+    The rows of ``source`` are a public population.  The noise is calibrated on independent random
+    halves, then a fresh half becomes the training set.  This is the game of the papers: it does not
+    protect who is in the *table* (use ``protect`` for that).
 
-    Guarantee: nobody who knows the population, but not which half of it was drawn, and sees the
-    release is right about the average (or about every) record's membership more than ``eta`` above
-    blind guessing, at ``confidence``.  What is released of a learner takes raw rows (``predict``).
+    Guarantee: no attacker who knows the population, but not which half was drawn, and sees the
+    release is right about the average (or any) record's membership more than ``eta`` above blind
+    guessing, with ``confidence``.  A released model takes raw rows (``predict``).
     Theorem: X1, X20 and X4 (neighbour), X19 (moment), X21 (crowd), I24-C10 with its radius
     corrected (izzo).
-    Assumes: one release; the training set is drawn here, or was drawn uniformly and apart.
-    Edge cases: a statistic that is proved constant is released without noise; scores are estimates
-    from fresh halves.
+    Assumes: one release; the training set is drawn here, or was drawn uniformly and independently.
+    Edge cases: a statistic that is provably constant is released without noise; scores are
+    estimates from fresh halves.
 
     Args:
         source: a file or a table, one record per row.
         learner: a short name, ``package.module:factory`` or an estimator (default: logistic).
         statistic: instead of a model, release a ``mean``, ``sum``, ``histogram``, ``contingency``
             table, ``covariance`` or ``quantiles``; in Python also a function of the drawn rows.
-        record: who is protected.
+        record: whether to protect the average record or every record.
         method: ``crowd`` (means, counts, covariances), ``neighbour``, ``moment`` or ``izzo``;
             ``auto`` chooses.
         confidence: of the noise calibration.
-        clip: shrink longer rows of numbers to this norm.
-        pairs: how many pairs (or subsets) to refit for the calibration.
-        query: public rows whose predictions are released, for learners without parameters.
+        clip: clip rows of numbers to this norm.
+        pairs: number of pairs (or subsets) to refit for the calibration.
+        query: public rows to release predictions for, with learners that have no parameters.
         size: number of records drawn (default: half of them).
         columns: columns to use (default: all but identifiers and free text).
         unit: column that identifies the person; only each person's first row is used, so that a
@@ -124,8 +124,8 @@ def protect_half(
         out: file for the release; its certificate is written beside it.
         workers: processes (default: all cores).
         scheduler: address of a dask scheduler whose workers do the refitting.
-        insecure_seed: for tests only: draw training set and noise from a seed, which protects
-            nobody.
+        insecure_seed: for tests only: draw training set and noise from a seed, which provides no
+            protection.
 
     Command line:
         memberbound protect-half people.csv --target ill --record average --out model.skops
@@ -154,7 +154,7 @@ def protect_half(
         "encoding": encoding,
         "unit": unit,
     }
-    how: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "eta": eta,
         "method": method,
         "confidence": confidence,
@@ -173,10 +173,10 @@ def protect_half(
             size=size,
             query=rows,
             n_jobs=workers,
-            **how,
+            **settings,
         )
         with connect(scheduler, client) as cluster:
-            result = _released_model(model, examples, str(target), cluster, progress)
+            result = _release_model(model, examples, str(target), cluster, progress)
     else:
         if query is not None or learner is not None:
             raise InputError("learner and query apply to a model: name its target.")
@@ -192,12 +192,12 @@ def protect_half(
                 workers=workers,
                 cluster=cluster,
                 progress=progress,
-                **how,
+                **settings,
             )
-        result = _described_statistic(release, selection, statistic)
+        result = _describe_statistic(release, selection, statistic)
     result = replace(result, unit=unit)
     if insecure_seed is not None:
-        seeded = "training set and noise come from a seed: whoever knows it knows the members"
+        seeded = "training set and noise come from a seed: anyone who knows it knows the members"
         result = replace(result, warnings=(*result.warnings, seeded))
     if out is None:
         return result
@@ -211,9 +211,9 @@ def protect_half(
 
 _FEWEST = 4
 _COUNTED = ("histogram", "contingency")
-#: A column with more values than this is not counted value by value.
+#: Largest number of distinct values of a column that is counted by value.
 _CATEGORIES = 50
-#: Bins of a column of numbers that has more values.
+#: Number of bins for a numeric column with more distinct values.
 _BINS = 20
 _QUARTILES = (0.25, 0.5, 0.75)
 
@@ -221,7 +221,7 @@ _QUARTILES = (0.25, 0.5, 0.75)
 def _statistic(
     table: OpenTable, statistic: Any, size: int, clip: float | None
 ) -> SumStatistic | CallableStatistic:
-    """Return what is computed from the drawn records: a name, or a function of them."""
+    """Return the statistic to compute from the drawn records, from its name or a function."""
     if isinstance(statistic, str) and one_of("statistic", statistic, STATISTICS) in _COUNTED:
         if clip is not None:
             raise InputError(f"clip applies to rows of numbers, not to a {statistic}.")
@@ -241,7 +241,7 @@ def _statistic(
 
 
 def _counts(table: OpenTable, statistic: str) -> SumStatistic:
-    """Return the counts of cells: of numbers by bins, of everything else by value."""
+    """Return cell counts: numbers by bin, everything else by value."""
     if (statistic == "histogram") != (len(table.columns) == 1):
         raise InputError(
             f"a histogram needs one column of {table.name} and a contingency table several, got "
@@ -271,7 +271,7 @@ def _category_texts(table: OpenTable, name: str) -> list[str]:
 # ── Answers ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _described_statistic(release: Release, selection: Selection, statistic: Any) -> HalfProtection:
+def _describe_statistic(release: Release, selection: Selection, statistic: Any) -> HalfProtection:
     notes = [*selection.notes, *_fit_notes(release.calibration)]
     if statistic == "covariance":
         notes.append("the covariance is taken about the population's mean, which is public here")
@@ -287,11 +287,11 @@ def _described_statistic(release: Release, selection: Selection, statistic: Any)
 
 
 def _query_rows(examples: Examples, query: object, encoding: str | None) -> FloatArray:
-    """Encode the public rows on which predictions are released."""
+    """Encode the public rows to release predictions for."""
     return encode_rows(examples.encoder, examples.columns, query, encoding=encoding)[0]
 
 
-def _released_model(
+def _release_model(
     model: HalfPrivate,
     examples: Examples,
     target: str,
@@ -305,7 +305,7 @@ def _released_model(
     notes = (*_fit_notes(model.calibration_), *selection.notes, *usefulness_notes(model.scores_))
     return HalfProtection(
         calibration=model.calibration_,
-        # It takes rows as they are; all that this needs is public in the game.
+        # The released model takes raw rows; the encoder is public in this game.
         released=TableModel(model, examples.encoder, examples.columns, target),
         what=f"{type(model.estimator).__name__} ({model.release})",
         model_scores=model.scores_,

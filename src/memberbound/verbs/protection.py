@@ -1,4 +1,4 @@
-"""The answers of the verbs that release something: a noisy model or numbers, and a certificate."""
+"""Answers of the releasing verbs: a noisy model or statistics, with a certificate."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     from memberbound.release.half.half_estimator import TableModel
     from memberbound.tables.records import Records
 
-#: Values of a released vector that the table shows.
+#: Number of values of a released vector that the table shows.
 _SHOWN = 20
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class _Released(CertifiedAnswer):
-    """What every release says: the noise, the certificate that it is enough, and scores."""
+    """Fields shared by all releases: the noise, the certificate and the scores."""
 
     calibration: Calibration = field(metadata=INTERNAL)
     released: TableModel | PrivateModel | Release = field(metadata=INTERNAL)
@@ -63,22 +63,22 @@ class _Released(CertifiedAnswer):
 
     @computed
     def certificate(self) -> Certificate:
-        """What is promised."""
+        """The certificate."""
         return self.calibration.certificate
 
     @computed
     def eta(self) -> Given:
-        """The η that was asked for."""
+        """The requested η."""
         return self.calibration.eta
 
     @computed
     def record(self) -> str:
-        """Whom the certificate protects."""
+        """Whether the certificate protects the average record or every record."""
         return self.calibration.record
 
     @computed
     def method(self) -> str:
-        """How the noise was calibrated."""
+        """The method by which the noise was calibrated."""
         return self.calibration.method
 
     @computed
@@ -88,7 +88,7 @@ class _Released(CertifiedAnswer):
 
     @computed
     def rows_trained(self) -> int:
-        """Number of rows that the release was made from."""
+        """Number of rows used for the release."""
         raise NotImplementedError
 
     @computed
@@ -98,17 +98,17 @@ class _Released(CertifiedAnswer):
 
     @computed
     def score_clean(self) -> EstimateOf | None:
-        """That score without noise."""
+        """The first score, without noise."""
         return self.model_scores[0].clean_estimate if self.model_scores else None
 
     @computed
     def score_released(self) -> EstimateOf | None:
-        """That score with it."""
+        """The first score of the released model."""
         return self.model_scores[0].released_estimate if self.model_scores else None
 
     @computed
     def score_baseline(self) -> EstimateOf | None:
-        """That score of a constant."""
+        """The first score of a constant prediction."""
         return self.model_scores[0].constant_estimate if self.model_scores else None
 
     @computed
@@ -118,26 +118,26 @@ class _Released(CertifiedAnswer):
 
     @computed
     def owner_only(self) -> tuple[str, ...]:
-        """The keys that are not to be published; none where the population is public."""
+        """The keys that must not be published; none if the population is public."""
         return ()
 
     @property
     def blind(self) -> float:
-        """How often somebody is right who always gives the likelier answer."""
+        """Success rate of always giving the likelier answer."""
         return self.game.blind if isinstance(self.game, SubsetGame) else 0.5
 
     @property
     def success_upper(self) -> float:
-        """How often anybody is right at most, rounded up."""
+        """Upper bound on the success rate of any attack, rounded up."""
         return sum_up(self.blind, self.certificate.value)
 
     @property
     @abstractmethod
     def protected(self) -> Literal["record", "person"]:
-        """What a record is called: a person, where a column says whose rows they are."""
+        """The unit of protection: "person" if a column identifies persons."""
 
     def _sentence(self, knows: str, odds: str = "") -> str:
-        """Return who is held to what, and knowing what."""
+        """State the bound for an attacker with this knowledge."""
         bound = self.certificate
         whom = f"{'any' if self.record == 'every' else 'the average'} {self.protected}'s"
         return (
@@ -150,10 +150,10 @@ class _Released(CertifiedAnswer):
 
     @abstractmethod
     def curve_rows(self) -> list[tuple[str, object]]:
-        """Return what is known of the curve, or of how the noise was found."""
+        """Return table rows about the curve, or about the calibration."""
 
     def summary_rows(self) -> list[tuple[str, object]]:
-        """Return the numbers of the release, its scores and its values."""
+        """Return the table rows of the release, its scores and its values."""
         eta = marked(self.certificate.value, "certificate", "eta", 6, largest_gain=1 - self.blind)
         rows: list[tuple[str, object]] = [
             ("released", self.what),
@@ -188,17 +188,17 @@ class _Released(CertifiedAnswer):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class AllRows(CertifiedAnswer):
-    """What the answer of a release of all rows reads off its budget; the rest is the subclass's.
+    """The part of an all-rows answer that is derived from its privacy budget.
 
-    ``warnings`` are computed from the secret rows and paid for by no budget, as are other keys in
-    ``owner_only``: they are for the owner of the rows.  Everything else may be published.
+    ``warnings`` and the other keys in ``owner_only`` are computed from the secret rows outside any
+    privacy budget: they are for the owner of the rows.  Everything else may be published.
     """
 
     bounds: tuple[str, ...]
     columns: tuple[str, ...]
     out: str | None = None
     warnings: tuple[str, ...] = ()
-    #: Chances of guessing something about a record without the release.
+    #: Chances of guessing a fact about a record without the release.
     baseline: tuple[float, ...] = field(default=(), metadata=INTERNAL)
 
     if TYPE_CHECKING:
@@ -212,38 +212,38 @@ class AllRows(CertifiedAnswer):
 
     @cached_property
     def theorems(self) -> tuple[str, ...]:
-        """What the certificate rests on, and the bound on other guesses where it is asked for."""
+        """The theorems behind the certificate, and behind the bounds on other guesses if any."""
         return (*super().theorems, *(("X23",) if self.baseline else ()))
 
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
-        """What the certificate assumes, and the bound on other guesses."""
+        """The assumptions of the certificate, and of the bounds on other guesses if any."""
         beyond = (GUESSES_STAND_ALONE,) if self.baseline else ()
         return (*super().assumptions, *beyond)
 
     @computed
     def mu(self) -> Given | None:
-        """The shift of the normal pair that the release stays below."""
+        """The μ of the Gaussian trade-off that bounds the release, or None."""
         return self.spent.normal_mu
 
     @computed
     def curve(self) -> CurveReadings:
-        """What the attacker's curve says about a record that is replaced."""
+        """Bounds read from the trade-off curve, for replacing a record."""
         return self.spent.readings()
 
     @computed
     def budget(self) -> dict[str, Given]:
-        """Shares of μ² that every kind of noisy sum took."""
+        """Shares of μ² by kind of noisy sum."""
         return self.spent.fractions()
 
     @computed
     def guess_upper(self) -> OmitEmpty[dict[str, Upper]]:
-        """Best chance of guessing something about a record, by the chance before the release."""
+        """Best chance of guessing a fact about a record, by the chance without the release."""
         curve = self.spent.curve()
         return {repr(before): curve.tpr(before) for before in self.baseline}
 
     def curve_rows(self) -> list[tuple[str, object]]:
-        """Return what the curve promises, and what the budget was spent on."""
+        """Return table rows of bounds from the curve and of budget shares."""
         readings, replaced = self.curve, self.curve.replace_one
         who = member_name(self.spent.unit)
         rows: list[tuple[str, object]] = [
@@ -276,38 +276,38 @@ class Protection(AllRows, _Released):
 
     @property
     def spent(self) -> Budget:
-        """The budget that paid for the release."""
+        """The privacy budget of the release."""
         budget: Budget = getattr(self.released, "budget")  # noqa: B009 (a union of releases)
         return budget
 
     @property
     def protected(self) -> Literal["record", "person"]:
-        """What a record is called: a person, where a column says whose rows they are."""
+        """The unit of protection: "person" if a column identifies persons."""
         return member_name(self.spent.unit)
 
     @computed
     def rows_trained(self) -> int:
-        """Number of records that the release was made from: rows, or persons with all rows."""
+        """Number of records used for the release: rows, or persons with all their rows."""
         return int(getattr(self.released, "rows"))  # noqa: B009 (a union of releases)
 
     @computed
     def persons(self) -> int | None:
-        """Number of persons, where a column says whose rows they are."""
+        """Number of persons, or None if every row is a record."""
         return None if self.spent.unit is None else self.rows_trained
 
     @computed
     def owner_only(self) -> tuple[str, ...]:
-        """The keys that are not to be published."""
+        """The keys that must not be published."""
         return ("score", "score_baseline", "score_clean", "score_released", "scores", "warnings")
 
     @property
     def success_upper(self) -> float:
-        """How often anybody is right at most, rounded up."""
+        """Upper bound on the success rate of any attack, rounded up."""
         return self.spent.success_upper(self.certificate.value)
 
     @computed
     def sentence(self) -> str:
-        """A sentence to pass on with the release: who is held to what, and knowing what."""
+        """A sentence to pass on with the release: the bound, the attacker and the public facts."""
         public = " and the columns' names"
         if self.bounds:
             public = ", the columns' names and the bounds given"
@@ -340,9 +340,9 @@ class HalfProtection(_Released):
 
     roles: dict[str, str] = field(default_factory=dict)
     unit: str | None = field(default=None, metadata=INTERNAL)
-    #: Of a model.
+    #: For a model: the form in which it is released.
     release: OmitEmpty[str] = ""
-    #: Of a statistic; a vector has no names where its statistic has none.
+    #: For a statistic: its values, and their names if the statistic has any.
     values: OmitEmpty[Annotated[tuple[float, ...], Sided("given")]] = ()
     names: tuple[str, ...] = ()
 
@@ -353,11 +353,11 @@ class HalfProtection(_Released):
 
     @computed
     def fits(self) -> int:
-        """How many times the statistic was computed to calibrate the noise."""
+        """Number of times the statistic was computed to calibrate the noise."""
         return self.calibration.fits
 
     def curve_rows(self) -> list[tuple[str, object]]:
-        """Return how the noise was found."""
+        """Return the table row about the calibration."""
         return [("fits for calibration", f"{self.fits}")]
 
     @computed
@@ -368,13 +368,13 @@ class HalfProtection(_Released):
 
     @computed
     def rows_trained(self) -> int:
-        """Number of records that were drawn."""
+        """Number of records drawn."""
         assert isinstance(self.game, SubsetGame)
         return self.game.size
 
     @computed
     def sentence(self) -> str:
-        """A sentence to pass on with the release: who is held to what, and knowing what."""
+        """A sentence to pass on with the release: the bound and the attacker's knowledge."""
         population, size = self.population, self.rows_trained
         knows = f"all {population} {self.protected}s but not which {size} of them were drawn"
         odds = ""
@@ -383,7 +383,7 @@ class HalfProtection(_Released):
         return self._sentence(knows, odds)
 
 
-def checked_request(
+def check_request(
     source: object,
     out: str | os.PathLike[str] | None,
     formats: tuple[str, ...],
@@ -392,7 +392,7 @@ def checked_request(
     baseline: float | Sequence[float] | None,
     seed: int | None,
 ) -> tuple[float, ...]:
-    """Check what a release of all rows is asked before the table is opened; return the baseline."""
+    """Check the options of an all-rows release before opening the table; return the baseline."""
     if seed is not None:
         whole_number("insecure_seed", seed, at_least=0)
     if out is not None:
@@ -403,10 +403,10 @@ def checked_request(
 def unit_and_seed_notes(
     unit: str | None, seed: int | None, *, persons: int, table: Records
 ) -> tuple[str, ...]:
-    """Say what a record is, who may have several rows, and that a seed protects nobody.
+    """Return notes on the unit of protection, on repeated identifiers and on an insecure seed.
 
-    For the owner of the rows: their number is secret where a record is a person, and whether
-    values of an identifier repeat is computed from the rows.
+    They are for the owner of the rows only: repeated identifiers are detected from the rows, and
+    the number of rows is secret if a record is a person.
     """
     notes = [
         f"values of {name!r} repeat: if one person has several rows, use --unit "
@@ -421,5 +421,5 @@ def unit_and_seed_notes(
             f"{table.rows} rows"
         )
     if seed is not None:
-        notes.append("noise comes from a seed: whoever knows it knows the members")
+        notes.append("noise comes from a seed: anyone who knows it knows the members")
     return tuple(notes)

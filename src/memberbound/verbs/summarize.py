@@ -1,4 +1,4 @@
-"""The verb ``summarize``: numbers of all rows that hide every record."""
+"""The verb ``summarize``: release statistics of all rows that hide every record."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from memberbound.release.ledger_file import entered
 from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
 from memberbound.tables.records import read_secret_columns
-from memberbound.verbs.protection import Summary, checked_request, unit_and_seed_notes
+from memberbound.verbs.protection import Summary, check_request, unit_and_seed_notes
 
 
 def summarize(
@@ -57,15 +57,15 @@ def summarize(
     force: Force = False,
     insecure_seed: InsecureSeed | None = None,
 ) -> Summary:
-    """Release numbers about all rows so that nobody can tell whose record was among them.
+    """Release statistics of all rows without revealing whose records are among them.
 
-    Guarantee: nobody who knows all other records and sees the numbers is right about any record's
-    membership more than ``eta`` above blind guessing: for every record of any table, without a
-    confidence level.
-    Theorem: X22 (proofs/gradient-descent.md, claims 1, 3, 5 and 6), of persons X26.
+    Guarantee: no attacker who knows all other records and sees the numbers is right about any
+    record's membership more than ``eta`` above blind guessing.  This holds with certainty for every
+    record of any table.
+    Theorem: X22 (proofs/gradient-descent.md, claims 1, 3, 5 and 6), for persons X26.
     Assumes: one release; the number of rows (of persons, with ``unit``), the columns' names and
-    declared types and the bounds are public.
-    Edge cases: numbers beyond a range count as its end; a noisy count can be negative.
+    declared types, and the bounds are public.
+    Edge cases: numbers are clipped to the range of their column; a noisy count can be negative.
 
     Args:
         source: a file or a table, one record per row.
@@ -73,10 +73,10 @@ def summarize(
             ``histogram`` of one column, or a ``contingency`` table of several.
         columns: columns to use (default: all).
         bins: public edges of a histogram of numbers.
-        levels: of quantiles (default: quartiles).
-        unit: column that identifies the person; all rows of a person are used, and a person counts
-            once, for the mean of their rows (a sum is that of persons' means, a count is of
-            persons, in parts where their rows differ).
+        levels: levels of the quantiles (default: quartiles).
+        unit: column that identifies the person; each person counts once, with the mean of their
+            rows (a sum adds up persons' means; a count is of persons, split in fractions if their
+            rows differ).
         out: file for the numbers (.json, .safetensors); their certificate is written beside it.
 
     Command line:
@@ -94,9 +94,7 @@ def summarize(
     if levels is not None and statistic != "quantiles":
         raise InputError("levels apply only to quantiles.")
     seed = insecure_seed
-    guesses = checked_request(
-        source, out, VECTOR_ENDINGS, force=force, baseline=baseline, seed=seed
-    )
+    guesses = check_request(source, out, VECTOR_ENDINGS, force=force, baseline=baseline, seed=seed)
     public = read_bounds(bounds)
     with connect(scheduler, client) as cluster:
         table = read_secret_columns(

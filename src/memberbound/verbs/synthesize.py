@@ -1,8 +1,8 @@
-"""The verb ``synthesize``: a table of new rows that hides every record of the old one.
+"""The verb ``synthesize``: generate a synthetic table that hides every record of the original.
 
-Everything that the new rows are drawn from is a noisy count, so whatever is made of them, by
-anybody and however often, keeps the promise.  How like the old rows they are is computed from the
-secret rows all the same: ``fidelity`` is for whoever owns them, and is stored nowhere.
+New rows are drawn from noisy counts alone, so any further use of them keeps the guarantee.  The
+similarity to the original rows, ``fidelity``, is computed from the secret rows without noise: it is
+for the owner of the rows, and is never stored.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from memberbound.release.saving import save
 from memberbound.tables.columns import Values
 from memberbound.tables.engine import size_in_bytes
 from memberbound.tables.records import Records, read_secret_columns
-from memberbound.verbs.protection import AllRows, checked_request, unit_and_seed_notes
+from memberbound.verbs.protection import AllRows, check_request, unit_and_seed_notes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,15 +77,15 @@ _POST_PROCESSING = (
 )
 
 
-#: Real rows that drawn ones are compared with, and those that models are trained or tested on.
+#: Maximum number of real rows compared with synthetic ones, and used to train or test models.
 _MOST_COMPARED, _MOST_ROWS = 250_000, 20_000
-#: Share of the real rows that models are tested on, and how many of each kind they need.
+#: Share of the real rows used to test models, and the minimum number of rows of each kind.
 _TESTED, _FEWEST = 0.25, 40
 
 
 @dataclass(frozen=True)
 class TrainedScores:
-    """Scores of a model on the same real rows: trained on synthetic rows, on other real rows."""
+    """Test scores on real rows of models trained on synthetic rows and on other real rows."""
 
     synthetic_estimate: EstimateOf
     real_estimate: EstimateOf
@@ -114,7 +114,7 @@ class Fidelity:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Synthesis(AllRows):
-    """A table of new rows (``table``), and the certificate that it hides every record."""
+    """A synthetic table (``table``) with its certificate."""
 
     VERB: ClassVar = "synthesize"
 
@@ -135,22 +135,22 @@ class Synthesis(AllRows):
 
     @property
     def spent(self) -> Budget:
-        """The budget that paid for the table."""
+        """The privacy budget of the table."""
         return self.model.budget
 
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
-        """What has to be true for the bound to hold."""
+        """The assumptions behind the bound."""
         return (*super().assumptions, _POST_PROCESSING)
 
     @computed
     def persons(self) -> int | None:
-        """Number of persons, where a column says whose rows they are."""
+        """Number of persons, or None if every row is a record."""
         return None if self.unit is None else self.records
 
     @computed
     def sentence(self) -> str:
-        """Two sentences to pass on with the table: what holds, for whom, what is not promised."""
+        """Two sentences to pass on with the table: the guarantee, and what is not guaranteed."""
         who, made = "record", f"all {self.records} rows"
         if self.unit is not None:
             who, made = "person", f"all rows of {self.records} persons (values of {self.unit!r})"
@@ -166,7 +166,7 @@ class Synthesis(AllRows):
         )
 
     def summary_rows(self) -> list[tuple[str, object]]:
-        """Return what was released, what is promised, and how like the rows are."""
+        """Return table rows about the release, its bounds and its fidelity."""
         owner = " (owner only)"
         rows: list[tuple[str, object]] = [
             ("rows", self.rows),
@@ -197,7 +197,7 @@ class Synthesis(AllRows):
         return rows
 
 
-#: Bytes that a value of a new row takes at most while it is drawn and compared, about.
+#: Approximate peak memory per value of a new row, in bytes.
 _BYTES = 48
 
 
@@ -222,25 +222,25 @@ def synthesize(
     excel_safe: ExcelSafe = False,
     insecure_seed: InsecureSeed | None = None,
 ) -> Synthesis:
-    """Make a table of new rows from which nobody can tell whose record was in the old one.
+    """Generate a synthetic table without revealing whose records are in the original.
 
-    Guarantee: nobody who knows all other records and sees the new rows, or anything made of them,
-    is right about any record's membership more than ``eta`` above blind guessing: for every record
-    of any table, without a confidence level.
+    Guarantee: no attacker who knows all other records and sees the new rows, or anything derived
+    from them, is right about any record's membership more than ``eta`` above blind guessing.  This
+    holds with certainty for every record of any table.
     Theorem: X25 (proofs/synthetic-tables.md), with ``unit`` X26 (proofs/persons.md).
     Assumes: one release; the number of rows (with ``unit``: of persons), the columns' names and
-    declared types and the bounds are public.
-    Edge cases: numbers beyond a range count as its end; values that few people share become
-    ``other``; columns that are called identifiers and hardly repeat get fresh numbers; columns of
-    free text are left out and named.
+    declared types, and the bounds are public.
+    Edge cases: numbers are clipped to the range of their column; rare values become ``other``;
+    identifier columns with few repeated values get fresh numbers; columns of free text are left out
+    and listed.
 
     Args:
         source: a file or a table, one record per row.
-        target: column that models will predict; its relation to the others is kept best.
+        target: column that models will predict; its relation to the others is preserved best.
         rows: number of new rows (default: as many as there are records).
         columns: columns to draw (default: all).
-        unit: column that identifies the person; all rows of a person count, with weights that add
-            up to at most one, so that a record is a person.
+        unit: column that identifies the person; all rows of a person count, with weights that sum
+            to at most one, so that a record is a person.
         out: file for the new rows (.csv, .parquet, .arrow); the certificate is written beside it.
 
     Command line:
@@ -260,7 +260,7 @@ def synthesize(
         rows = whole_number("rows", rows, at_least=1)
     seed = insecure_seed
     check_excel_safe(out, excel_safe=excel_safe)
-    guesses = checked_request(source, out, TABLE_ENDINGS, force=force, baseline=baseline, seed=seed)
+    guesses = check_request(source, out, TABLE_ENDINGS, force=force, baseline=baseline, seed=seed)
     statements = read_statements(bounds)
     public = read_bounds(statements)
     rules = read_rules(statements, public)
@@ -278,7 +278,7 @@ def synthesize(
             spread=None if cluster is None else cluster.spread,
         )
         rules.check(records.columns, target, unit, rows or records.rows)
-        # New rows are drawn at once; how many persons there are is not known yet.
+        # New rows are drawn in one batch; the number of persons is not known yet.
         new = records.rows if rows is None and unit is None else rows or 0
         most = max(size_in_bytes(memory), 2**28) // (_BYTES * len(records.columns))
         if new > most:
@@ -300,7 +300,7 @@ def synthesize(
             frame = model.sample(model.records if rows is None else rows, drawn)
             frame = rules.apply(frame, records.columns)
             model = replace(model, left_out=tuple(c for c in records.columns if c not in frame))
-            released = SyntheticRows(_typed(frame, records, model), model)
+            released = SyntheticRows(_cast_columns(frame, records, model), model)
             if out is not None:
                 written = excel_safe_table(released.frame) if excel_safe else released.frame
                 save(replace(released, frame=written), Path(out), force=force)
@@ -320,15 +320,15 @@ def synthesize(
             certificate=model.certificate_,
             fidelity=_fidelity(model, records, frame),
             out=None if out is None else str(out),
-            warnings=(*records.notes, *notes, *_broken_rules(rules, records), _OWN_EYES),
+            warnings=(*records.notes, *notes, *_describe_broken_rules(rules, records), _OWN_EYES),
             baseline=guesses,
             table=released.frame,
             model=model,
         )
 
 
-def _typed(frame: pd.DataFrame, records: Records, model: SyntheticTable) -> pd.DataFrame:
-    """Return drawn rows with the types that the table's columns were declared with."""
+def _cast_columns(frame: pd.DataFrame, records: Records, model: SyntheticTable) -> pd.DataFrame:
+    """Cast the new rows to the declared types of the table's columns."""
     forms = {column.cells.name: column.cells.form for column in model.columns}
     typed = {}
     for name in frame.columns:
@@ -337,14 +337,14 @@ def _typed(frame: pd.DataFrame, records: Records, model: SyntheticTable) -> pd.D
     return frame.assign(**typed)
 
 
-# ── For the owner of the rows only: computed from them without noise, and stored nowhere ──────────
+# ── Fidelity, for the owner of the rows only: computed without noise, never stored ────────────────
 
 
-def _broken_rules(rules: Rules, records: Records) -> list[str]:
-    """Return a note for every rule that some of the real rows break."""
+def _describe_broken_rules(rules: Rules, records: Records) -> list[str]:
+    """Return a note for each rule that some of the real rows break."""
     if rules.empty:
         return []
-    shares = rules.broken_shares(_real_rows(records))
+    shares = rules.broken_shares(_sample_real_rows(records))
     return [
         f"{percent(share, 'estimate')} of the real rows break the rule {rule!r}; all new rows "
         "follow it"
@@ -352,20 +352,20 @@ def _broken_rules(rules: Rules, records: Records) -> list[str]:
     ]
 
 
-def _real_rows(records: Records) -> Mapping[str, Values]:
-    """Return real rows to compare drawn ones with."""
+def _sample_real_rows(records: Records) -> Mapping[str, Values]:
+    """Sample real rows for the comparison with new ones."""
     compared = min(records.rows, _MOST_COMPARED)
-    places = np.random.default_rng(0).choice(records.rows, compared, replace=False)
-    return records.take(np.sort(places)).columns
+    rows = np.random.default_rng(0).choice(records.rows, compared, replace=False)
+    return records.take(np.sort(rows)).columns
 
 
 def _fidelity(model: SyntheticTable, records: Records, frame: pd.DataFrame) -> Fidelity:
-    """Compare drawn rows with the real ones, on the cells by which both were counted.
+    """Compare new rows with real ones on the model's cells.
 
-    Edge cases: where models cannot be trained there are no scores.
+    Edge cases: there are no scores if models cannot be trained.
     """
     columns = [*model.columns, *([] if model.target is None else [model.target])]
-    real = dict(_real_rows(records))
+    real = dict(_sample_real_rows(records))
     drawn = {c.cells.name: Values.of(frame[c.cells.name], c.cells.form) for c in columns}
     blocks = {c.cells.name: (c.blocks_of(real), c.blocks_of(drawn)) for c in columns}
     distances = {
@@ -374,8 +374,8 @@ def _fidelity(model: SyntheticTable, records: Records, frame: pd.DataFrame) -> F
     worst = max(distances, key=lambda pair: distances[pair])
     try:
         with quiet_training():
-            scores = {} if model.target is None else _trained_scores(model, real, drawn)
-    except Exception:  # the rows decide what libraries do with them
+            scores = {} if model.target is None else _score_models(model, real, drawn)
+    except Exception:  # any error of a library may depend on the rows
         scores = {}
     mean = float(np.mean(list(distances.values())))
     marginals = {c.cells.name: _marginal(c, *blocks[c.cells.name]) for c in columns}
@@ -386,7 +386,7 @@ Blocks = NDArray[np.int64]
 
 
 def _distance(first: tuple[Blocks, Blocks], second: tuple[Blocks, Blocks]) -> float:
-    """Return the total variation of two columns together, each given as real and drawn blocks."""
+    """Return the total variation distance of two columns' joint blocks, real against new."""
     width, height = (1 + int(max(map(np.max, column))) for column in (first, second))
     laws = [
         np.bincount(a * height + b, minlength=width * height) / len(a)
@@ -396,7 +396,7 @@ def _distance(first: tuple[Blocks, Blocks], second: tuple[Blocks, Blocks]) -> fl
 
 
 def _marginal(column: ReleasedColumn, *tables: Blocks) -> Marginal:
-    """Return what blocks hold (a range of numbers, or up to three labels), and their shares."""
+    """Return the blocks' labels (a range of numbers, or up to three labels) and their shares."""
     names = []
     for block in range(len(column.blocks)):
         inside = np.flatnonzero(column.block_of_cell == block)
@@ -409,10 +409,10 @@ def _marginal(column: ReleasedColumn, *tables: Blocks) -> Marginal:
     return Marginal(tuple(names), *(tuple(shares.tolist()) for shares in counts))
 
 
-def _trained_scores(
+def _score_models(
     model: SyntheticTable, real: Mapping[str, Values], drawn: Mapping[str, Values]
 ) -> dict[str, TrainedScores]:
-    """Train on real and on synthetic rows, and test on other real rows."""
+    """Train on real and on synthetic rows, and score on held-out real rows."""
     from sklearn import ensemble
 
     assert model.target is not None

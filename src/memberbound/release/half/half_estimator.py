@@ -68,7 +68,9 @@ _SCORED, _DRAWS = 8, 4
 _GIVEN_TRAIN = (
     "train= was drawn uniformly from the population, by its owner and apart from this calibration."
 )
-_INSECURE = "Training set and noise come from a seed: nobody who may know it is protected."
+_INSECURE = (
+    "Training set and noise come from a seed: there is no protection from anyone who may know it."
+)
 
 
 class HalfPrivate(PrivateEstimator):
