@@ -67,7 +67,7 @@ def paid(eta, mu):
     [(0.05, 0.05, 60, 0.0), (0.05, 0.1, 40, 0.1), (0.2, 0.5, 9, 0.3)],
 )
 def test_the_noise_is_enough_and_hardly_more_by_dp_accounting(eta, rate, steps, mu):
-    budget = NetworkBudget.trained(eta, paid(eta, mu), rate, steps)
+    budget = NetworkBudget.calibrate(eta, paid(eta, mu), rate, steps)
     assert budget.curve().eta <= eta
     assert theirs(budget.training, mu) <= eta * (1 + CLOSE)
     less = DpSgd(budget.training.noise_multiplier * (1 - 4 * CLOSE), rate, steps)

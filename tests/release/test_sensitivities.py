@@ -239,7 +239,7 @@ def test_networks_pay_for_what_is_beside_them(monkeypatch):
     monkeypatch.setattr(networks.NetworkBudget, "curve", lambda _: SimpleNamespace(eta=0.0))
     for eta, slack in zip(rng.uniform(0.01, 0.4, 50).tolist(), rng.uniform(0, 1e-3, 50).tolist(),
                           strict=True):  # fmt: skip
-        made = networks.NetworkBudget.trained(eta, Budget(0.5, slack), 0.1, 10)
+        made = networks.NetworkBudget.calibrate(eta, Budget(0.5, slack), 0.1, 10)
         assert F(seen["goal"].eta) <= F(eta) - F(slack)
         assert seen["goal"].eta == pytest.approx(eta - slack, rel=1e-12)
         assert 1.2345678 <= made.training.noise_multiplier <= 1.2345679

@@ -17,17 +17,17 @@ from memberbound.files import read_document
 from memberbound.tables.columns import label_of, read_value
 from memberbound.tables.spelling import Form, checked_format, with_words
 
-# ── What is public about a table's columns ────────────────────────────────────────────────────────
+# ── Bounds of a column ────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
 class Range:
-    """A column of numbers (or days) between two public ends, and how its texts are written."""
+    """A column of numbers (or days) between two public ends, with the form of its texts."""
 
     low: float
     high: float
     form: Form = "any"
-    #: Public edges of bins, the ends of the range included; none: bins are chosen.
+    #: Public edges of bins, including the ends of the range; empty: bins are chosen automatically.
     edges: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -39,7 +39,7 @@ class Range:
             if any(a >= b for a, b in pairwise(edges)):
                 raise InputError(
                     "edges must be numbers in increasing order, inside the range where one is "
-                    f"given, got {_shortened(self.edges)}."
+                    f"given, got {_abbreviate(self.edges)}."
                 )
             object.__setattr__(self, "edges", edges)
         # Half of the width is a divisor, so it must not underflow to 0.
@@ -51,10 +51,10 @@ class Range:
 
 @dataclass(frozen=True)
 class Categories:
-    """A column of values from a public list; whatever is not in it counts as *other*.
+    """A column of values from a public list; all other values count as *other*.
 
-    The empty label stands for missing values: they are a category where it is listed.  A listed
-    word such as ``none`` or ``null`` is a value of the column, not a missing one.
+    The empty label denotes missing values; if listed, they form a category.  A listed word such as
+    ``none`` or ``null`` is a value of the column, not a missing one.
     """
 
     labels: tuple[str, ...]
@@ -62,7 +62,7 @@ class Categories:
 
     def __post_init__(self) -> None:
         if not self.labels or len(set(self.labels)) != len(self.labels):
-            # Not quoted: they may be a column of a secret table.
+            # Do not quote them: they may be a column of a secret table.
             raise InputError(
                 f"categories must be different values, got {len(self.labels)} of which "
                 f"{len(set(self.labels))} differ."
@@ -74,7 +74,7 @@ Bounds = Mapping[str, Range | Categories]
 _DECIMALS = {".": "number", ",": "comma"}
 #: The entry of a bounds document that holds rules between columns.
 RULES = "rules"
-#: What a bound of a column may be written with.
+#: Keys of a column's bound.
 _BOUND_KEYS = {"range", "categories", "edges", "decimal", "format"}
 #: Endings of files that can hold bounds.
 _DOCUMENTS = (".yaml", ".yml", ".json", ".txt", "")
@@ -87,7 +87,7 @@ def _bound(stated: object) -> Range | Categories:
     if isinstance(stated, Mapping):
         kinds = [key for key in stated if key not in ("decimal", "format")]
         if len(stated) <= len(kinds) + 1 and set(kinds) in ({"edges"}, {"edges", "range"}):
-            return _edged(stated)
+            return _range_with_edges(stated)
         if kinds in (["range"], ["categories"]) and len(stated) <= 2:
             kind, entries, form = str(kinds[0]), stated[kinds[0]], _form(stated)
     if isinstance(entries, Sequence) and not isinstance(entries, str) and entries:
@@ -99,13 +99,13 @@ def _bound(stated: object) -> Range | Categories:
             return Categories(tuple(label_of(value, form) for value in entries), form)
     raise InputError(
         "a bound must be [low, high], a list of categories, {edges: [a, b, c]}, or {range: [low, "
-        f"high]}} with decimal or format, got {_shortened(stated)}. "
+        f"high]}} with decimal or format, got {_abbreviate(stated)}. "
         "Two numbers (or dates) that are categories are written {categories: [0, 1]}."
     )
 
 
-def _edged(stated: Mapping[object, object]) -> Range:
-    """Return a range with public edges of bins; without ends its own, the outer edges are."""
+def _range_with_edges(stated: Mapping[object, object]) -> Range:
+    """Return a range with public bin edges; its ends default to the outer edges."""
     form, given = _form(stated), stated["edges"]
     edges: list[float] = []
     if isinstance(given, Sequence) and not isinstance(given, str):
@@ -115,7 +115,7 @@ def _edged(stated: Mapping[object, object]) -> Range:
     if ends is None or not edges or any(map(math.isnan, edges)):
         raise InputError(
             f"edges must be at least two numbers (or dates) in increasing order, got "
-            f"{_shortened(given)}."
+            f"{_abbreviate(given)}."
         )
     return Range(*ends, form, tuple(edges))
 
@@ -133,7 +133,7 @@ def _end(value: object, form: Form) -> float:
         return math.nan
     if not isinstance(value, str):
         return read_value(value)[0]
-    # A text is an end only as a date with one meaning: "1" is a category.
+    # A text is an end only if it is an unambiguous date: "1" is a category.
     forms = (form,) if "%" in form else ()
     days = [read_value(value, way)[0] for way in (*forms, "date", "day-first")]
     meanings = {day for day in days if not math.isnan(day)}
@@ -151,8 +151,8 @@ def _form(stated: Mapping[object, object]) -> Form:
     return "any"
 
 
-def _shortened(stated: object) -> str:
-    """Return what was given without quoting more than a bound has: it may be a secret column."""
+def _abbreviate(stated: object) -> str:
+    """Abbreviate a value for an error message; a longer one may be a secret column."""
     text = repr(stated)
     if isinstance(stated, Sequence | Mapping) and not isinstance(stated, str) and len(stated) > 2:
         return f"a {type(stated).__name__} of {len(stated)} entries"
@@ -160,25 +160,25 @@ def _shortened(stated: object) -> str:
 
 
 def is_rules(stated: object) -> bool:
-    """Tell whether the entry ``rules`` holds rules, and not bounds of a column of that name."""
+    """Return whether the entry ``rules`` holds rules rather than a bound of a column ``rules``."""
     return isinstance(stated, Mapping) and not (stated and set(stated) <= _BOUND_KEYS)
 
 
 def read_statements(stated: Mapping[str, object] | str | Path | None) -> Mapping[str, object]:
-    """Return a bounds document as it is written: a mapping, or the content of a file."""
+    """Return a bounds document unparsed: the mapping itself, or the content of a file."""
     if stated is None:
         return {}
     table: object = stated
     if isinstance(stated, str | Path):
         if Path(stated).suffix.lower() not in _DOCUMENTS:
-            # It may be the secret table: none of it is read.
+            # It may be the secret table, so do not read it.
             raise InputError(
                 f"bounds must be a YAML or JSON file, got {Path(stated).name!r}. "
                 "memberbound bounds FILE writes a template for the columns of a table."
             )
         table = read_document(stated, "bounds", words=True)
     if not isinstance(table, Mapping):
-        # What was given may be the secret table itself: none of it is quoted.
+        # It may be the secret table itself, so do not quote it.
         raise InputError(
             "bounds must map columns to ranges or categories (memberbound bounds writes a "
             f"template), got {type(table).__name__}."
@@ -187,10 +187,10 @@ def read_statements(stated: Mapping[str, object] | str | Path | None) -> Mapping
 
 
 def read_bounds(stated: Mapping[str, object] | str | Path | None) -> dict[str, Range | Categories]:
-    """Return public bounds from a mapping, or from a YAML or JSON file that holds one.
+    """Read public bounds from a mapping, or from a YAML or JSON file that holds one.
 
-    Rules are left out (:mod:`.rules_section`).  Where there are any, bounds of a column that is
-    called ``rules`` are their entry ``column``.
+    Rules are skipped (:mod:`.rules_section`).  If there are any, the bound of a column named
+    ``rules`` is their entry ``column``.
 
     Examples:
         >>> public = read_bounds(
@@ -206,7 +206,7 @@ def read_bounds(stated: Mapping[str, object] | str | Path | None) -> dict[str, R
         table = {**table, RULES: section.get("column")}
     bounds = {}
     for name, value in table.items():
-        # An empty entry of a template is no bound.
+        # Skip empty entries of a template.
         if value is not None:
             try:
                 bounds[str(name)] = _bound(value)
@@ -216,5 +216,5 @@ def read_bounds(stated: Mapping[str, object] | str | Path | None) -> dict[str, R
 
 
 def forms_of(bounds: Bounds) -> dict[str, Form]:
-    """Return how the values of bounded columns are written."""
+    """Return the forms of the bounded columns."""
     return {name: bound.form for name, bound in bounds.items()}

@@ -14,9 +14,8 @@ from memberbound.numerics.rounding import UNIT, FloatArray, IntArray, sum_slack,
 
 #: Rows per matrix product.
 BLOCK_ROWS = 8192
-#: Encoded features are integer multiples of 1/2^13 of size at most 4, and the summands of a sum of
-#: gradients are integer multiples of a step, so that scores and sums are exact in any order
-#: (proofs/persons.md).
+#: Encoded features are integer multiples of 1/2^13 in [-4, 4], and summands of a gradient sum are
+#: integer multiples of a step, so that scores and sums are exact in any order (proofs/persons.md).
 GRID = 2.0**13
 LARGEST_FEATURE = 4.0
 #: Shares of a person's clip are integers in units of 1/2^16.
@@ -32,7 +31,7 @@ def on_grid(features: FloatArray) -> FloatArray:
 
 
 def summand_step(clip: float, records: int) -> float:
-    """Return the power of two to whose multiples summands are truncated.
+    """Return the power-of-two step to which summands are truncated.
 
     Guarantee: sums of products of such summands with features on the grid are exact, because the
     lengths of the summands add up to at most ``records``·``clip``, below 2^52 units.
@@ -43,7 +42,7 @@ def summand_step(clip: float, records: int) -> float:
 def row_lengths(squares: FloatArray, terms: int, intercept: float) -> FloatArray:
     """Return an upper bound on √(‖x‖² + b²) for every row, in any order of summation.
 
-    ``squares`` are the ‖x‖² of rows with this many ``terms``.
+    ``squares`` are the ‖x‖² of rows with ``terms`` entries.
 
     Guarantee: at least the exact length (proofs/gradient-descent.md, claim 2).
     """
@@ -56,12 +55,12 @@ def clipped_residuals(
 ) -> FloatArray:
     """Scale residuals to v = w·r with ‖x‖·‖v‖ ≤ clip for every record, exactly (claim 2).
 
-    ``lengths`` are those of :func:`row_lengths`.  Gradients shorter than the clip stay unchanged.
+    ``lengths`` come from :func:`row_lengths`.  Gradients shorter than the clip are unchanged.
     With ``starts``, the first rows of persons, Σ‖x‖·‖v‖ ≤ clip holds for every person: each row is
     clipped, and then all rows of a person are scaled by one factor.
     """
     squares = np.zeros(len(residuals))
-    for column in residuals.T:  # not einsum: its last digit may depend on the row's index
+    for column in residuals.T:  # not einsum, whose last digit may depend on the row's index
         squares += column * column
     sizes = np.sqrt(squares) * (1 + 2 * sum_slack(residuals.shape[1]))
     sizes = np.maximum(sizes, _SHORTEST)
@@ -78,7 +77,7 @@ def clipped_residuals(
 def path_sensitivity(clip: float, rows: int, block: int = BLOCK_ROWS) -> float:
     """Return an upper bound on the L2 sensitivity of a computed sum of clipped gradients.
 
-    Guarantee: replace-one.  2·clip plus rounding: each of the two sums is off by at most
+    Guarantee: replace-one.  2·clip plus rounding: the error of each of the two sums is at most
     rows·clip·(γ_block + γ_blocks), in any order of summation (claim 2).
     """
     blocks = -(-rows // block)

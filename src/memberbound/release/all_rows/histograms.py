@@ -1,6 +1,6 @@
 """Noisy histograms of columns without public bounds.
 
-The cells are the same for every table: numbers by sign and octave, texts by a bucket of a public
+The cells are the same for every table: numbers by sign and octave, texts by bucket of a public
 hash, so that a cell never reveals a name.  A name (a class, a value of a synthetic row) is released
 only if its noisy count shows that many people share it (proofs/gradient-descent.md).
 """
@@ -23,7 +23,7 @@ from memberbound.tables.roles import says_identifier
 
 # ── Cells: the same for every table ───────────────────────────────────────────────────────────────
 
-#: Exponents of the signed logarithmic grid: from 2^-20 (a millionth) to 2^44.
+#: Exponents of the signed logarithmic grid, from 2^-20 (about 1e-6) to 2^44.
 _LOWEST, _HIGHEST = -20, 43
 _OCTAVES = _HIGHEST - _LOWEST + 1
 #: Cells: numbers by sign and octave (zero in the middle), missing values, buckets of texts.
@@ -31,7 +31,7 @@ NUMBER_CELLS = 2 * _OCTAVES + 1
 MISSING = NUMBER_CELLS
 BUCKETS = 1024
 CELLS = NUMBER_CELLS + 1 + BUCKETS
-#: Rows that are encoded at once.
+#: Number of rows encoded at once.
 ROWS_AT_ONCE = 2**17
 
 
@@ -56,7 +56,7 @@ def _histogram_cells(numbers: FloatArray, texts: Sequence[str] | None) -> NDArra
 
 
 def number_cells(numbers: FloatArray) -> NDArray[np.int16]:
-    """Return the cell of every number by sign and octave, that of missing values for NaN."""
+    """Return the cell of every number by sign and octave, or MISSING for NaN."""
     size = np.minimum(np.abs(numbers), 2.0**60)
     octave = np.clip(np.frexp(size)[1] - 1, _LOWEST, _HIGHEST) - (_LOWEST - 1)
     octave = np.where(size < 2.0**_LOWEST, 0, octave)
@@ -85,23 +85,23 @@ def octave_ends(cell: int) -> tuple[float, float]:
 
 # ── Released names and identifiers ────────────────────────────────────────────────────────────────
 
-#: Share of μ² for the number of distinct values in columns named like identifiers.
+#: Share of μ² for the numbers of distinct values in columns named like identifiers.
 IDENTIFIER_SHARE = 0.005
-#: Largest number of values of a column that are released by name.
+#: Maximum number of values of a column that are released by name.
 MOST_CLASSES = 32
 #: A value of a single person is released with at most this probability: a noisy count must exceed
-#: 1 by this many scales, Φ(-6) is below it, and the grid moves a count by at most scale/8.
+#: 1 by this many scales, Φ(-6) is below it, and the grid changes a count by at most scale/8.
 CLASS_SLACK = 1e-9
 CLASS_SCALES = 6.2
-#: A column of texts whose Σcount² is at most this many times that of identifiers has no indicators.
+#: A text column gets no indicators if its Σcount² is at most this multiple of an identifier's.
 _ALIKE = 3.0
 
 
 def noisy_names(records: Records, name: str, histograms: NoisySums) -> tuple[str, ...]:
     """Release the names of values that many people share, from one noisy histogram.
 
-    A person counts once, for their most common value: otherwise each of several values of their own
-    would have a chance of being released.
+    Each person counts once, for their most common value; otherwise each of several values unique to
+    them would have a chance of being released.
 
     Guarantee: a value of a single person is released with probability at most :data:`CLASS_SLACK`.
     """
@@ -114,7 +114,7 @@ def noisy_names(records: Records, name: str, histograms: NoisySums) -> tuple[str
 
 
 def _name_counts(shard: Records, name: str) -> dict[str, int]:
-    """Count the records of every value; missing values are not counted."""
+    """Count the records of every value, except missing values."""
     codes, names = shard.columns[name].factorize()
     codes = codes if shard.persons is None else shard.persons.most_common(codes)
     counts = np.bincount(codes[codes >= 0], minlength=len(names)).tolist()
@@ -122,7 +122,7 @@ def _name_counts(shard: Records, name: str) -> dict[str, int]:
 
 
 def noisy_identifiers(records: Records, private: Sequence[str], budget: Budget) -> tuple[str, ...]:
-    """Return the columns that are named like identifiers and whose values hardly repeat.
+    """Return the columns that are named like identifiers and have few repeated values.
 
     Names are public; the number of distinct values is measured with noise.  Replacing or adding a
     record changes each number by at most 1 (proofs/gradient-descent.md, claim 5).
@@ -139,14 +139,14 @@ def noisy_identifiers(records: Records, private: Sequence[str], budget: Budget) 
 
 
 def _name_hashes(shard: Records, names: Sequence[str]) -> tuple[list[NDArray[np.uint64]], ...]:
-    """Return hashes of the different values that columns have."""
+    """Return the hashes of each column's distinct values."""
     return tuple([np.array(list(map(_hash, _name_counts(shard, n))), np.uint64)] for n in names)
 
 
 def hardly_shared(texts: FloatArray, scale: float) -> bool:
-    """Tell from noisy counts whether texts fill the buckets as identifiers do: all alike.
+    """Return whether noisy counts of texts are as uniform over the buckets as those of identifiers.
 
-    Σcount² is n²/buckets + n where no two rows share a text, and n²/k for k equal categories.
+    Σcount² is n²/buckets + n if no two rows share a text, and n²/k for k equal categories.
     """
     rows = max(0.0, float(texts.sum()))
     squares = float(np.square(texts).sum()) - texts.size * scale**2

@@ -1,7 +1,7 @@
-"""Which learners have a private form, and which of their settings it honours.
+"""Private forms of learners, and the settings that they support.
 
-Every setting is a public number.  A setting that the private form has no counterpart for must be at
-its default: a search over it would compare noise with noise.
+Every setting is a public number.  A setting without a counterpart in the private form must keep its
+default; otherwise, a search over it would only compare noise with noise.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from memberbound.tables.columns import label_of
 if TYPE_CHECKING:
     from torch.nn import Module
 
-#: What can be trained; logistic becomes softmax where there are more than two classes.
+#: The supported learners; logistic becomes softmax for more than two classes.
 PRIVATE_LEARNERS = ("logistic", "svm", "ridge", "huber", "boosting")
-#: Learners of scikit-learn, and other names, by their form here.
+#: Private forms by name, for scikit-learn's learners and aliases.
 _FORMS = {
     "GradientBoostingClassifier": "boosting",
     "HistGradientBoostingClassifier": "boosting",
@@ -32,12 +32,12 @@ _FORMS = {
     "Ridge": "ridge",
     "linear": "ridge",
 } | {name: name for name in PRIVATE_LEARNERS}
-#: How a minimum is found, how fast, and what is printed: nothing that the private form takes.
+#: Settings of solvers and logging, which the private form ignores.
 _NUMERICAL = (
     *("copy_X", "dual", "max_iter", "n_jobs", "random_state", "solver", "tol", "verbose"),
     "warm_start",
 )
-#: Settings that are honoured, by the class of the estimator.
+#: Supported settings by class of the estimator.
 _HONOURED = {
     "LogisticRegression": ("C", "class_weight", "fit_intercept", "penalty"),
     "LinearSVC": ("C", "class_weight", "fit_intercept"),
@@ -49,7 +49,7 @@ _HONOURED = {
         *("class_weight", "learning_rate", "max_depth", "max_iter", "max_leaf_nodes"),
     ),
 }
-#: Further values that the private form takes: it does the same.
+#: Further values that mean the same as the default in the private form.
 _SAME_AS_DEFAULT = {"penalty": (None, "l2"), "early_stopping": (False,)}
 #: A tree of the largest depth has the most leaves.
 _MOST_ROUNDS, MOST_LEAVES, _MOST_DEPTH = 1000, 32, 5
@@ -57,11 +57,11 @@ _MOST_ROUNDS, MOST_LEAVES, _MOST_DEPTH = 1000, 32, 5
 
 @dataclass(frozen=True)
 class Settings:
-    """Public numbers that change how a private form is trained; by default nothing is changed.
+    """Public settings of a private form; the defaults change nothing.
 
-    ``penalty`` is the λ of λ/2·‖β‖² beside the sum of all losses, for standardised columns (1/C, or
-    alpha).  ``pace`` multiplies the rate; ``rounds`` and ``leaves`` (per tree, which has one
-    column) are those of boosting.  ``class_weight`` has weights by class, or is ``"balanced"``.
+    ``penalty`` is the λ of λ/2·‖β‖² added to the sum of all losses, for standardised columns (1/C,
+    or alpha).  ``pace`` multiplies the learning rate; ``rounds`` and ``leaves`` (per tree of one
+    column) apply to boosting.  ``class_weight`` maps classes to weights, or is ``"balanced"``.
     """
 
     penalty: float = 0.0
@@ -77,11 +77,11 @@ _USUAL = Settings()
 
 @dataclass(frozen=True)
 class LearnerForm:
-    """How a learner is trained on all rows: one of :data:`PRIVATE_LEARNERS`, or ``network``.
+    """The private form of a learner: one of :data:`PRIVATE_LEARNERS`, or ``network``.
 
-    Of a network ``factory`` makes the modules, and ``title`` is what a model is called.  Of a
-    ``pipeline`` the last step counts: the others, which would look at secret rows, are replaced by
-    private preprocessing.
+    For a network, ``factory`` creates the modules and ``title`` names the model.  For a
+    ``pipeline`` only the last step is used: the others would look at secret rows, and are replaced
+    by private preprocessing.
     """
 
     name: str
@@ -92,14 +92,14 @@ class LearnerForm:
 
 
 def _last_step(learner: object) -> tuple[Any, bool]:
-    """Return the last step of a pipeline, or a learner as it is, and whether it is a pipeline."""
+    """Return a pipeline's last step, or the learner itself, and whether it is a pipeline."""
     if type(learner).__name__ == "Pipeline" and hasattr(learner, "steps"):
         return learner.steps[-1][1], True
     return learner, False
 
 
 def private_form(learner: object) -> str | None:
-    """Return the name of the form in which a learner can be trained on all rows, None without.
+    """Return the name of a learner's private form, or None if it has none.
 
     >>> private_form("linear"), private_form("tree")
     ('ridge', None)
@@ -110,7 +110,7 @@ def private_form(learner: object) -> str | None:
 
 
 def checked_form(learner: object) -> LearnerForm:
-    """Return the private form of a learner, or refuse one that has none."""
+    """Return the private form of a learner; raise if it has none."""
     name, factory = private_form(learner), network_factory(learner)
     if name is None:
         shown = learner if isinstance(learner, str) else type(learner).__name__
@@ -127,7 +127,7 @@ def checked_form(learner: object) -> LearnerForm:
 
 
 def settings_of(learner: Any) -> Settings:
-    """Return the settings of an estimator of scikit-learn; a name has none."""
+    """Return the settings of a scikit-learn estimator; a name has the defaults."""
     name = type(learner).__name__
     if name not in _HONOURED or not hasattr(learner, "get_params"):
         return Settings()
@@ -135,15 +135,15 @@ def settings_of(learner: Any) -> Settings:
     changes = {key: value for key, value in values.items() if repr(value) != repr(usual[key])}
     for key, value in changes.items():
         same = repr(value) in map(repr, _SAME_AS_DEFAULT.get(key, ()))
-        taken = key in (*_HONOURED[name], *_NUMERICAL) and key not in _SAME_AS_DEFAULT
-        if not same and not taken:
+        supported = key in (*_HONOURED[name], *_NUMERICAL) and key not in _SAME_AS_DEFAULT
+        if not same and not supported:
             raise InputError(
                 f"{key} must be left at its default {usual[key]!r}: the private form of {name} has "
                 f"no such setting, got {value!r}."
             )
     weights = _class_weight(values.get("class_weight"))
     if "fit_intercept" not in values:
-        return replace(_boosted(values, changes), class_weight=weights)
+        return replace(_boosting_settings(values, changes), class_weight=weights)
     penalty = 0.0
     if "C" in values and values.get("penalty", "") is not None and values["C"] != np.inf:
         penalty = 1.0 / positive("C", values["C"])
@@ -153,7 +153,7 @@ def settings_of(learner: Any) -> Settings:
 
 
 def _class_weight(value: Any) -> dict[str, float] | str | None:
-    """Return weights by the names of classes."""
+    """Return class weights by label."""
     if value is None or (isinstance(value, str) and value == "balanced"):
         return value
     if not isinstance(value, Mapping):
@@ -166,8 +166,8 @@ def _class_weight(value: Any) -> dict[str, float] | str | None:
     return weights
 
 
-def _boosted(values: dict[str, Any], changes: dict[str, Any]) -> Settings:
-    """Return settings of boosting; defaults of scikit-learn leave those of the private form."""
+def _boosting_settings(values: dict[str, Any], changes: dict[str, Any]) -> Settings:
+    """Return settings of boosting; scikit-learn's defaults map to those of the private form."""
 
     def within(name: str, value: object, least: int, most: int) -> int:
         number = whole_number(name, value, at_least=least)

@@ -32,12 +32,12 @@ def _ridge(scores: FloatArray, target: NDArray[Any]) -> FloatArray:
 
 
 def _huber(scores: FloatArray, target: NDArray[Any]) -> FloatArray:
-    """ℓ = ½e² of the error e = S - y up to a bend, linear beyond."""
+    """ℓ = ½e² of the error e = S - y, linear beyond a bend."""
     return np.asarray(np.clip(scores - target, -_BEND, _BEND))
 
 
 def _hinge(scores: FloatArray, target: NDArray[Any]) -> FloatArray:
-    """ℓ = max(0, 1 - m) of the margin m = y·S per output, smoothed on 0 ≤ m ≤ 1."""
+    """ℓ = max(0, 1 - m) of the margin m = y·S for each output, smoothed on 0 ≤ m ≤ 1."""
     return np.asarray(-target * np.clip(1 - target * scores, 0.0, 1.0))
 
 
@@ -53,14 +53,14 @@ LOSSES = tuple(_RESIDUALS)
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss by name, for this many classes; 0 for a target of numbers."""
+    """A named loss for this many classes; 0 for a numeric target."""
 
     name: str
     classes: int = 0
 
     @property
     def outputs(self) -> int:
-        """Number of scores: one for a number or for two classes, except with softmax."""
+        """Number of scores: one for a numeric target or two classes, except with softmax."""
         return self.classes if self.classes > 2 or self.name == "softmax" else 1
 
     def target(self, codes: NDArray[Any]) -> NDArray[Any]:
@@ -94,7 +94,7 @@ class Loss:
         return self.name in ("logistic", "softmax")
 
     def probabilities(self, scores: FloatArray) -> FloatArray:
-        """Return class probabilities of scores, for a likelihood."""
+        """Convert scores to class probabilities, for a likelihood."""
         if self.outputs == 1:
             return np.column_stack([special.expit(-scores[:, 0]), special.expit(scores[:, 0])])
         return np.asarray(special.softmax(scores, axis=1))

@@ -1,4 +1,4 @@
-"""PyTorch modules: make them, and check that no row of a batch influences another."""
+"""Create PyTorch modules, and check that no row of a batch influences another."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 def torch_module(name: str = "torch") -> ModuleType:
-    """Import PyTorch or a module that comes with it, or say how to install it."""
+    """Import PyTorch or one of its modules, or raise an error that explains how to install it."""
     return import_optional(name, "for networks", "torch")
 
 
-#: Rows whose gradients are computed at once; the last block of a sample is filled up with zeros,
-#: so that every block has the same shape.
+#: Number of rows per gradient computation; the last block of a sample is padded with zeros, so that
+#: all blocks have the same shape.
 BLOCK_ROWS = 256
-#: The probe of training: gradients agree to this share of their length (roundings of single
-#: precision are a thousand times smaller); encoded rows are about so long, and seldom much longer.
+#: Probe of training: relative tolerance of gradients (rounding errors of single precision are a
+#: thousand times smaller), typical range of encoded entries, and factor of rare larger ones.
 _PROBE_TOLERANCE, _PROBE_SPAN, _PROBE_FAR = 1e-3, (-3.0, 3.0), 1e3
 
 
 def make_module(factory: Callable[..., Module], inputs: int, outputs: int) -> Module:
-    """Make a module with seeded weights, and check that it can be trained privately."""
+    """Create a module with seeded weights, and check that it can be trained privately."""
     torch = torch_module()
     with ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -52,7 +52,7 @@ def make_module(factory: Callable[..., Module], inputs: int, outputs: int) -> Mo
 
 
 def check_module(module: Module, inputs: int, outputs: int) -> None:
-    """Refuse a module of the wrong shape, or one whose output for a row depends on other rows."""
+    """Reject a module of the wrong shape, or with outputs that depend on other rows."""
     torch = torch_module()
     rows = torch.linspace(-1, 1, 3 * inputs).reshape(3, inputs)
     try:
@@ -77,7 +77,7 @@ def check_module(module: Module, inputs: int, outputs: int) -> None:
 
 
 def _row_gradient(wrapped: Any, rows: Tensor, goals: Tensor, index: int) -> Tensor:
-    """Return the gradient of one row as a training step computes it, for |output − goal|²/2."""
+    """Return the gradient of |output − goal|²/2 for one row, as a training step computes it."""
     torch = torch_module()
     torch.manual_seed(0)
     wrapped.zero_grad()
@@ -90,29 +90,29 @@ def _row_gradient(wrapped: Any, rows: Tensor, goals: Tensor, index: int) -> Tens
 
 
 def _gradient_pairs(wrapped: Any, inputs: int, outputs: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield gradients of one row that are equal unless rows of a block are mixed, or remembered.
+    """Yield pairs of gradients of one row that agree unless the module mixes or remembers rows.
 
-    The row stands alone, at several places of a block, beside other rows of several sizes, and
-    again at the end. Dropout layers are off for that, because their coins go by place. Then they
-    are on, with the same coins and at one place.
+    The row is evaluated alone, at several positions of a block, beside other rows of several
+    magnitudes, and once more at the end, with dropout layers off because their coins depend on the
+    position.  Then dropout is on, with the same coins and at one position.
     """
     torch = torch_module()
     dropouts = [m for m in wrapped.modules() if isinstance(m, torch.nn.modules.dropout._DropoutNd)]
     generator = torch.Generator().manual_seed(0)
     low, high = _PROBE_SPAN
 
-    def drawn(count: int) -> Tensor:
+    def draw(count: int) -> Tensor:
         draws: Tensor = low + (high - low) * torch.rand(count, inputs, generator=generator)
         return draws
 
-    row, goal = drawn(1), torch.randn(1, outputs, generator=generator)
+    row, goal = draw(1), torch.randn(1, outputs, generator=generator)
     zeros, ends = torch.zeros(BLOCK_ROWS, inputs), torch.full((BLOCK_ROWS, inputs), high)
     companions = [
         zeros,
-        drawn(BLOCK_ROWS),
+        draw(BLOCK_ROWS),
         ends,
-        drawn(BLOCK_ROWS),
-        drawn(BLOCK_ROWS) * _PROBE_FAR,
+        draw(BLOCK_ROWS),
+        draw(BLOCK_ROWS) * _PROBE_FAR,
         zeros,
     ]
 
@@ -134,10 +134,10 @@ def _gradient_pairs(wrapped: Any, inputs: int, outputs: int) -> Iterator[tuple[T
 
 
 def probe_training(module: Module, inputs: int, outputs: int) -> None:
-    """Refuse a module that mixes the rows of a block, or remembers rows, while it trains.
+    """Reject a module that mixes the rows of a block, or remembers rows, during training.
 
-    Randomness other than that of dropout layers cannot be distinguished from mixing and is refused
-    too. The rows of the probe are public: small entries, and some that are a thousand times larger.
+    Randomness outside dropout layers cannot be distinguished from mixing and is rejected too.  The
+    probe's rows are public, with small entries and some that are a thousand times larger.
     """
     torch = torch_module()
     copied = copy.deepcopy(module).train()
@@ -158,7 +158,7 @@ def probe_training(module: Module, inputs: int, outputs: int) -> None:
         if not float((measured - expected).norm()) <= allowed:
             raise InputError(
                 "learner must be a network that treats every row by itself, got one whose gradient "
-                "of a row depends on the other rows, on the row's place or on random "
+                "of a row depends on the other rows, on the row's position or on random "
                 "numbers of its own while it trains. Use GroupNorm or LayerNorm instead of means "
                 "over the rows, and torch.nn.Dropout layers for randomness."
             )
@@ -171,5 +171,5 @@ def probe_training(module: Module, inputs: int, outputs: int) -> None:
 
 
 def count_weights(module: Module) -> int:
-    """Return the number of weights that are trained."""
+    """Return the number of trainable weights."""
     return sum(p.numel() for p in module.parameters() if p.requires_grad)

@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 
-#: Chosen once on Adult and MNIST: steps, expected rows of a sample, rate and clip.
+#: Tuned once on Adult and MNIST: steps, expected batch size, learning rate and clip.
 _STEPS, _BATCH, _RATE, _CLIP = 80, 2048, 1.0, 1.0
-#: Tables with fewer rows take shorter steps.
+#: Tables with fewer rows use a smaller learning rate.
 _MANY = 20_000
-#: Roundings of single precision in units of double ones; what squares lose by underflow.
+#: Ratio of single to double rounding units; upper bound on the loss of squares by underflow.
 _SINGLE, _UNDERFLOW = 2.0**29, 1e-15
-#: Up to this many weights lengths are taken in single precision.
+#: Maximum number of weights for which norms are computed in single precision.
 _MOST_SINGLE = 2**22
 
 
 @dataclass(frozen=True)
 class Training:
-    """How to train: public numbers, chosen without the data.
+    """Settings of DP-SGD: public numbers, chosen without the data.
 
-    Every step takes each row with probability ``sample_rate``; ``rate`` multiplies the sum of
-    clipped gradients over the *expected* number of rows; ``averaged`` is the share of the steps, at
-    the end, whose weights are averaged.
+    Every step samples each row with probability ``sample_rate``; ``rate`` multiplies the sum of
+    clipped gradients divided by the *expected* batch size; ``averaged`` is the final share of steps
+    over which weights are averaged.
     """
 
     steps: int
@@ -55,21 +55,21 @@ class Training:
 
     @classmethod
     def default(cls, *, rows: int) -> Training:
-        """Return the rule of docs/gradient.md: a function of the number of rows only."""
+        """Return the default settings (docs/gradient.md) for this number of rows."""
         # Noise in the averaged weights is proportional to rate/rows.
         return cls(_STEPS, min(1.0, _BATCH / rows), _RATE * min(1.0, rows / _MANY), _CLIP)
 
 
 def step_reach(clip: float, rows: int) -> float:
-    """Return how far one record can move the computed sum of a sample, from above (claim 2)."""
+    """Return an upper bound on the change of a computed batch sum by one record (claim 2)."""
     return up(path_sensitivity(clip, rows, BLOCK_ROWS) - clip, 4)
 
 
-def clipped_sums(learnt: Sequence[Any], kept: Tensor, clip: float) -> list[Tensor]:
-    """Return Σ of the kept rows' clipped gradients of a block, by parameter, in double precision.
+def sum_clipped(learnt: Sequence[Any], kept: Tensor, clip: float) -> list[Tensor]:
+    """Sum the clipped gradients of a block's ``kept`` rows, by parameter, in double precision.
 
-    Guarantee: no row adds more than ``clip`` in length; lengths are taken from above (claim 2).  A
-    record whose gradient is not finite is left out.
+    Guarantee: no row contributes more than ``clip`` in norm; norms are rounded up (claim 2).
+    Records with a gradient that is not finite are left out.
     """
     torch = torch_module()
     parts = [p.grad_sample.reshape(len(kept), -1) for p in learnt]
@@ -77,7 +77,7 @@ def clipped_sums(learnt: Sequence[Any], kept: Tensor, clip: float) -> list[Tenso
     kind = torch.float32 if terms <= _MOST_SINGLE else torch.float64
     sizes = [torch.linalg.vector_norm(g, dim=1, dtype=kind) for g in parts]
     lengths = torch.linalg.vector_norm(torch.stack(sizes, dim=1), dim=1).double()
-    # Roundings of single precision, and what underflows.
+    # Allow for rounding in single precision, and for underflow.
     lengths = lengths * (1 + 2 * sum_slack(terms + 64) * _SINGLE) + _UNDERFLOW
     usable = torch.isfinite(lengths) & kept
     factors = (clip * (1 - 16 * UNIT) / lengths).clamp(max=1.0)
@@ -89,9 +89,9 @@ def clipped_sums(learnt: Sequence[Any], kept: Tensor, clip: float) -> list[Tenso
 def sample_rows(
     rows: int, rate: float, source: RandomSource, persons: Persons | None = None
 ) -> NDArray[np.int64]:
-    """Return a Poisson sample: each record with a probability of at most ``rate``, to 2^-64.
+    """Draw a Poisson sample: each record with probability at most ``rate``, to within 2^-64.
 
-    Of a person one row is taken, by a coin of its own.
+    A sampled person contributes one random row.
     """
     records = rows if persons is None else persons.count
     sample = np.arange(records)
@@ -104,7 +104,7 @@ def sample_rows(
 
 
 def to_tensor(rows: EncodedBlock | FloatArray, unit: float) -> Tensor:
-    """Return rows as the network takes them: numbers of about unit size."""
+    """Convert rows to the network's input, numbers of about unit size."""
     dense = rows.matrix().toarray() if isinstance(rows, EncodedBlock) else rows
     made: Tensor = torch_module().from_numpy((dense * unit).astype(np.float32))
     return made
@@ -120,12 +120,12 @@ def train_network(
     source: RandomSource,
     unit: float = 1.0,
 ) -> Any:
-    """Train a copy of ``module`` by noisy steps and return another copy with the averaged weights.
+    """Train a copy of ``module`` with noisy steps and return another copy with averaged weights.
 
-    Guarantee: nothing of ``rows`` enters the result but through sums of gradients clipped at
-    ``training.clip``, of Poisson samples, with noise N(0, scale²) on a grid.
+    Guarantee: ``rows`` enter the result only through sums, over Poisson samples, of gradients
+    clipped at ``training.clip``, with noise N(0, scale²) on a grid.
     Theorem: proofs/networks.md, claims 1 to 3.
-    Edge cases: records of weight 0 are left out without a trace.
+    Edge cases: records of weight 0 have no effect.
     """
     torch = torch_module()
     wrapped = torch_module("opacus.grad_sample").GradSampleModule(
@@ -136,14 +136,14 @@ def train_network(
     count, persons = len(rows.codes), rows.persons
     weighted = np.ones(count, dtype=bool) if rows.weights is None else rows.weights > 0
     expected = training.sample_rate * (count if persons is None else persons.count)
-    # The tensors of a step are parts of one vector, whose noise has this scale.
+    # The tensors of a step are parts of one vector with this noise scale.
     noise = NoisySums(scale, training.steps * len(learnt), source)
     goals = np.where(weighted, rows.codes, 0)
     mean = [np.zeros(tuple(p.shape)) for p in learnt]
     first = training.steps - max(1, math.ceil(training.steps * training.averaged))
     # Torch has one generator for all threads.
     with ONE_AT_A_TIME, no_warnings, torch.random.fork_rng(devices=[]):
-        # Random numbers of the network itself (dropout) depend on the sample: secret too.
+        # The network's own random numbers (dropout) must be secret as well.
         torch.manual_seed(int(source.words(1)[0] >> np.uint64(1)))
         for step in range(training.steps):
             sample = sample_rows(count, training.sample_rate, source, persons)
@@ -157,16 +157,17 @@ def train_network(
                 wrapped.zero_grad()
                 _loss(wrapped(taken), goal, classes).backward()
                 kept = torch.from_numpy(np.pad(weighted[indices], (0, missing)))
-                parts = clipped_sums(learnt, kept, training.clip)
+                parts = sum_clipped(learnt, kept, training.clip)
                 sums = [total + part for total, part in zip(sums, parts, strict=True)]
-            # From here on nothing but the noisy sum is used: post-processing.
+            # The rest of the step is post-processing of the noisy sum.
             for p, total in zip(learnt, sums, strict=True):
                 slope = noise.measure(total.numpy()) / expected
                 p.grad = torch.from_numpy(slope).to(p.dtype)
             optimizer.step()
             if step >= first:
-                for at, p in enumerate(learnt):
-                    mean[at] += (p.detach().double().numpy() - mean[at]) / (step - first + 1)
+                for index, p in enumerate(learnt):
+                    value = p.detach().double().numpy()
+                    mean[index] += (value - mean[index]) / (step - first + 1)
     released = copy.deepcopy(module)
     with torch.no_grad():
         targets = [p for p in released.parameters() if p.requires_grad]

@@ -1,8 +1,8 @@
 """PyTorch networks, trained on all rows in the neighbour game.
 
 :func:`fit_network` is DP-SGD on Opacus' low-level classes (extra ``torch``).  Sampling rate, number
-of steps and divisor are public, clips and sums are in double precision, the noise is our own and on
-a grid, and its size comes from our own accounting (proofs/networks.md).
+of steps and divisor are public; clipping and sums use double precision; the noise is this package's
+own, on a grid, with its own accounting (proofs/networks.md).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from memberbound.tables.shards import Shards
 if TYPE_CHECKING:
     from torch.nn import Module
 
-#: Format of a network, and the key of its description among the tensors' metadata.
+#: File format of a network, and the key of its description in the tensors' metadata.
 NETWORK_ENDINGS = (".safetensors",)
 _ABOUT = "memberbound"
 _ROW_BY_ROW = (
@@ -69,19 +69,19 @@ _ROW_BY_ROW = (
 
 @dataclass
 class NetworkBudget(Budget):
-    """A budget whose last share is DP-SGD, which has no μ: its curve is composed with the others.
+    """A budget that includes DP-SGD, which has no μ, by composing its curve with the shares'.
 
-    Guarantee: all releases together are within ``slack`` of a pair below :meth:`curve`.
+    Guarantee: all releases are jointly within ``slack`` of a pair below :meth:`curve`.
     Theorem: X12 and X22 (proofs/networks.md).
     """
 
-    #: Which pair of normal laws the release stays below: none.
+    #: No Gaussian trade-off bounds the release.
     normal_mu = None
     training: DpSgd = field(default_factory=lambda: DpSgd(1.0, 1.0, 1))
 
     @classmethod
-    def trained(cls, eta: float, paid: Budget, sample_rate: float, steps: int) -> NetworkBudget:
-        """Return the budget with the least noise that keeps η beside what was paid before."""
+    def calibrate(cls, eta: float, paid: Budget, sample_rate: float, steps: int) -> NetworkBudget:
+        """Return the budget with the least noise that keeps η, given the shares already spent."""
         beside = _as_step(paid.shares)
         goal = EtaTarget(down(checked_eta(eta) - paid.slack, 4))
         sigma = calibrated_noise_multiplier(goal, sample_rate, steps, "replace-one", beside=beside)
@@ -91,23 +91,23 @@ class NetworkBudget(Budget):
         return budget
 
     def fractions(self) -> dict[str, float]:
-        """Return nothing: DP-SGD does not spend a fraction of μ²."""
+        """Return no fractions: DP-SGD does not spend a fraction of μ²."""
         return {}
 
     def curve(self) -> SlackCurve:
-        """Return the attacker's curve, replace-one."""
+        """Return the trade-off curve of all releases, replace-one."""
         every = DpSgdHistory((*_as_step(self._taken), self.training))
         return SlackCurve(every.curve("replace-one"), self.slack)
 
-    def certificate(self, **how: bool) -> Certificate:
+    def certificate(self, *, secure: bool = True) -> Certificate:
         """Return the certificate of η for every record of any table."""
-        bound = super().certificate(**how)
+        bound = super().certificate(secure=secure)
         assumptions = (*bound.assumptions, *_ROW_BY_ROW)
         return replace(bound, theorems=("X12", *bound.theorems), assumptions=assumptions)
 
 
 def _as_step(parts: Sequence[BudgetShare]) -> tuple[DpSgd, ...]:
-    """Return Gaussian releases as one step that takes every record: the same pair."""
+    """Return Gaussian releases as one DP-SGD step with sampling rate 1, the same pair."""
     if not parts:
         return ()
     mu = math.hypot(*(part.mu for part in parts))
@@ -116,7 +116,7 @@ def _as_step(parts: Sequence[BudgetShare]) -> tuple[DpSgd, ...]:
 
 @dataclass(frozen=True, eq=False)
 class NetworkModel:
-    """A trained module, as released."""
+    """A released module with its settings."""
 
     kind: ClassVar[str] = "network of all rows"
     method: ClassVar[str] = "gradient"
@@ -126,20 +126,20 @@ class NetworkModel:
     training: Training
     scale: float
     unit: float
-    #: Scores are slope·answer + offset.
+    #: Scores are slope·output + offset.
     slope: float = 1.0
     offsets: FloatArray | float = 0.0
-    #: Rows that are asked about together: within a block the last digit of an answer depends on the
+    #: Number of rows evaluated together: within a block, the last digit of an output depends on the
     #: row's index (proofs/persons.md).
     at_once: int = 4 * BLOCK_ROWS
 
     @property
     def released_size(self) -> int:
-        """Number of weights that were trained, at most."""
+        """Upper bound on the number of trained weights."""
         return sum(p.numel() for p in self.module.parameters())
 
     def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields; the tensors are stored apart."""
+        """Return JSON-ready fields; the tensors are stored separately."""
         line = {"slope": self.slope, "offsets": np.asarray(self.offsets).tolist()}
         return {"training": asdict(self.training), "scale": self.scale, **line}
 
@@ -158,13 +158,13 @@ class NetworkModel:
         return self.slope * np.concatenate(parts) + self.offsets
 
     def rescale(self, slope: float, offsets: FloatArray) -> NetworkModel:
-        """Return the model whose scores are slope·answer + offset."""
+        """Return the model with scores slope·output + offset."""
         return replace(self, slope=slope, offsets=offsets)
 
 
 @dataclass(frozen=True, eq=False)
 class PrivateNetwork(PrivateModel):
-    """A released network with its encoder, target and budget: all that may be stored."""
+    """A released network with its encoder, target and budget: everything that may be stored."""
 
     model: NetworkModel  # type: ignore[assignment]
     budget: NetworkBudget
@@ -178,11 +178,11 @@ class PrivateNetwork(PrivateModel):
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """The endings of the files that it can be written to."""
+        """The supported file endings."""
         return NETWORK_ENDINGS
 
     def file_writer(self, path: Path) -> Writer:  # noqa: ARG002
-        """Return a function that writes the tensors, and the rest as their metadata."""
+        """Return a function that writes the tensors, with everything else as metadata."""
         return tensor_writer(self.tensors(), {_ABOUT: self.to_json()})
 
     def tensors(self) -> dict[str, NDArray[np.generic]]:
@@ -191,7 +191,7 @@ class PrivateNetwork(PrivateModel):
         return {name: np.ascontiguousarray(t.detach().numpy()) for name, t in state.items()}
 
     def to_dict(self) -> dict[str, object]:
-        """Return all that may be stored besides the tensors, ready for JSON."""
+        """Return everything that may be stored except the tensors, ready for JSON."""
         multiplier = self.budget.training.noise_multiplier
         return super().to_dict() | {"noise_multiplier": multiplier}
 
@@ -199,9 +199,9 @@ class PrivateNetwork(PrivateModel):
     def from_tensors(
         cls, fields: Mapping[str, Any], tensors: Mapping[str, Any], factory: Callable[..., Module]
     ) -> PrivateNetwork:
-        """Return the network that :meth:`to_dict` and :meth:`tensors` described.
+        """Restore the network from :meth:`to_dict` and :meth:`tensors`.
 
-        ``factory`` makes the module: the file holds numbers, no code.
+        ``factory`` creates the module, because the file holds numbers but no code.
         """
         torch = torch_module()
 
@@ -210,24 +210,24 @@ class PrivateNetwork(PrivateModel):
             module = make_module(factory, encoder.width, outputs)
             check_module(module, encoder.width, outputs)
             module.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in tensors.items()})
-            how = Training(**fields["training"])
+            training = Training(**fields["training"])
             model = NetworkModel(
                 module.requires_grad_(False).eval(),
                 _loss_name(target),
-                how,
+                training,
                 float(fields["scale"]),
                 encoder.length,
                 float(fields["slope"]),
                 np.array(fields["offsets"], dtype=np.float64),
             )
-            steps = DpSgd(float(fields["noise_multiplier"]), how.sample_rate, how.steps)
+            steps = DpSgd(float(fields["noise_multiplier"]), training.sample_rate, training.steps)
             return model, NetworkBudget.from_dict(fields, training=steps)
 
         return cls._restore(fields, restore)
 
 
 def load_network(path: Path, factory: Callable[..., Module] | None) -> PrivateNetwork:
-    """Read a saved network; ``factory`` makes its module, as it did for ``protect``."""
+    """Read a saved network; ``factory`` creates its module, as for ``protect``."""
     if factory is None:
         raise InputError(
             "learner (in Python: factory) must be given to load a network, got none: the file "
@@ -257,25 +257,26 @@ def fit_network(
 ) -> PrivateNetwork:
     """Train a network on all rows of a raw table such that η holds for every record.
 
-    ``factory(inputs, outputs)`` makes a torch module that takes rows of ``inputs`` numbers of about
-    unit size and gives a score per class, or one number where the bounds give the target a range.
+    ``factory(inputs, outputs)`` creates a torch module that takes rows of ``inputs`` numbers of
+    about unit size and returns a score per class, or one number if the bounds give the target a
+    range.
 
-    Guarantee: whoever knows all other rows and sees everything stored in the result gains at most
-    ``eta`` over guessing which of two records was in the table: for every record of any table,
-    replace-one, without any confidence level.
+    Guarantee: an attacker who knows all other rows and sees everything stored in the result gains
+    at most ``eta`` over guessing which of two records was in the table, replace-one.  This holds
+    with certainty for every record of any table.
     Theorem: X12 and X22 (proofs/networks.md).
-    Assumes: as :func:`memberbound.release.all_rows.training.fit_private`; and the network treats
-    each row by itself (batch normalisation is refused).
-    Edge cases: as there; a network that is not made for the width found is refused.
+    Assumes: as :func:`memberbound.release.all_rows.training.fit_private`; moreover, the network
+    processes each row on its own (batch normalisation is rejected).
+    Edge cases: as there; a network that does not accept the encoder's width is rejected.
     """
     public = read_bounds(bounds)
     records = read_records(table, forms_of(public))
-    how = Training.default(rows=len(records)) if training is None else training
+    settings = Training.default(rows=len(records)) if training is None else training
     most = 0
 
     def draws(width: int, _columns: int, outputs: int) -> int:
         nonlocal most
-        most = count_weights(make_module(factory, width, outputs)) * how.steps
+        most = count_weights(make_module(factory, width, outputs)) * settings.steps
         return most + probability_sums(outputs)
 
     classifier = not isinstance(public.get(target), Range)
@@ -284,7 +285,7 @@ def fit_network(
     )
     outputs = len(code.classes) or 1
     module = make_module(factory, encoder.width, outputs)
-    if count_weights(module) * how.steps > most:
+    if count_weights(module) * settings.steps > most:
         raise InputError(
             "learner must not make a larger network for fewer inputs or outputs, got one of "
             f"{count_weights(module)} weights."
@@ -292,26 +293,26 @@ def fit_network(
     check_module(module, encoder.width, outputs)
     probe_training(module, encoder.width, outputs)
 
-    # A network draws rows from all of them.
+    # Batches are sampled from all rows, so bring the shards together.
     shards = list(records.shards)
     records = shards[0] if len(shards) == 1 else records.take(np.arange(len(records)))
     features = encoder.rows(records.columns, records.memory)
     codes, known = code.read(records.columns[target])
     counts = paid.take("calibrated probabilities", PROBABILITY_SHARE) if code.classes else None
-    budget = NetworkBudget.trained(eta, paid, how.sample_rate, how.steps)
-    scale = up(budget.training.noise_multiplier * step_reach(how.clip, len(records)), 2)
+    budget = NetworkBudget.calibrate(eta, paid, settings.sample_rate, settings.steps)
+    scale = up(budget.training.noise_multiplier * step_reach(settings.clip, len(records)), 2)
     weights = known.astype(np.float64)
     rows = TrainingRows(features, codes, weights, records.persons)
     trained = train_network(
         module,
         rows,
-        how,
+        settings,
         classes=bool(code.classes),
         scale=scale,
         source=source,
         unit=encoder.length,
     )
-    model = NetworkModel(trained, _loss_name(code), how, scale, encoder.length)
+    model = NetworkModel(trained, _loss_name(code), settings, scale, encoder.length)
     if counts is not None:
         line = probability_line(
             model if records.persons is None else replace(model, at_once=1),

@@ -1,10 +1,10 @@
-"""Secret rows on the workers of a dask cluster: rows stay there, sums come back.
+"""Secret rows on the workers of a dask cluster: rows stay there, and only sums are returned.
 
-Every worker reads its shard of the rows and keeps what is computed from it.  Functions and their
-arguments travel to the workers, results travel back, and noise is added to their sum here.  A shard
-depends on the file alone: if a worker is killed, another one reads its shard again and, as sums are
-exact, the numbers do not change.  A file that was changed in between is refused, because a record
-that moved to another shard would count twice.
+Every worker reads its shard of the rows and keeps intermediate results.  Functions and their
+arguments are sent to the workers, results are sent back, and noise is added to their sum here.  A
+shard depends on the file alone: if a worker is killed, another one rereads its shard and, because
+sums are exact, the numbers do not change.  A file that changes in between is rejected, because a
+record that moved to another shard would count twice.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from memberbound.threads import no_warnings
 
 #: Largest number of rows in a shard.
 _MOST_ROWS = 2**21
-#: How often the connection to the scheduler may be lost during one sum.
+#: Maximum number of lost connections to the scheduler during one sum.
 _LOSSES = 3
 
 
 @dataclass(frozen=True)
 class _Failure:
-    """An error on a worker, in a sentence that quotes no value of the rows."""
+    """An error on a worker, described without quoting any value of the rows."""
 
     sentence: str
     refused: bool
@@ -48,7 +48,7 @@ class _Failure:
 
 
 def _run_on_worker(function: Callable[..., Any], shard: Any, arguments: tuple[Any, ...]) -> Any:
-    """Return ``function(shard, *arguments)``, or its failure: dask logs the shard of an error."""
+    """Return ``function(shard, *arguments)``, or its failure: dask would log the shard."""
     if isinstance(shard, _Failure):
         return shard
     try:
@@ -62,7 +62,7 @@ def _run_on_worker(function: Callable[..., Any], shard: Any, arguments: tuple[An
 
 @dataclass(eq=False, repr=False)
 class WorkerShards(Shards[T]):
-    """Shards that the workers of a cluster keep: a function's results of other shards."""
+    """Shards kept on the workers of a cluster: a function's results for other shards."""
 
     cluster: Cluster
     before: WorkerShards[Any] | list[Any]
@@ -75,7 +75,7 @@ class WorkerShards(Shards[T]):
         raise InputError("rows on workers do not come here; leave scheduler out.")
 
     def futures(self) -> list[Any]:
-        """Return a future of every shard, computed again after a lost connection."""
+        """Return a future for every shard, resubmitted after a lost connection."""
         client = self.cluster.client
         if self._client is not client:
             before = self.before if isinstance(self.before, list) else self.before.futures()
@@ -105,29 +105,29 @@ class WorkerShards(Shards[T]):
     def gather(
         self, function: Callable[..., Total], arguments: Sequence[tuple[Any, ...]]
     ) -> list[Total]:
-        """Return ``function(shard, *own)`` of every shard, with the shard's own arguments."""
+        """Return ``function(shard, *own)`` for every shard, with the shard's own arguments."""
         for _ in range(_LOSSES):
             try:
-                asked = self._submit(function, self.futures(), arguments)
-                results: list[Any] = self.cluster.client.gather(asked)
+                futures = self._submit(function, self.futures(), arguments)
+                results: list[Any] = self.cluster.client.gather(futures)
             except LOST:
                 self.cluster.reconnect()
                 continue
             except Exception as problem:
                 raise MemberboundError(
-                    f"the workers of {self.cluster.address} did not finish what they were asked "
-                    f"({type(problem).__name__}), perhaps out of memory."
+                    f"the workers of {self.cluster.address} did not finish their task "
+                    f"({type(problem).__name__}), perhaps for lack of memory."
                 ) from None
             for result in results:
                 if isinstance(result, _Failure):
                     raise result.error()
             return results
-        raise MemberboundError(f"the cluster at {self.cluster.address} was lost again and again.")
+        raise MemberboundError(f"the cluster at {self.cluster.address} was lost repeatedly.")
 
 
 @dataclass(eq=False)
 class _ColumnShards(Shards[Records]):
-    """Some columns of the shards that workers keep, selected within every task."""
+    """Some columns of the shards on workers, selected within every task."""
 
     shards: WorkerShards[Records]
     names: tuple[str, ...]
@@ -138,7 +138,7 @@ class _ColumnShards(Shards[Records]):
     def map(
         self, function: Callable[[Records, *Arguments], U], *arguments: *Arguments
     ) -> WorkerShards[U]:
-        """Apply a function to these columns of every shard and keep the results there."""
+        """Apply a function to these columns of every shard and keep the results on the workers."""
         call: Callable[..., U] = _call_with_columns
         return self.shards.map(call, self.names, function, arguments)
 
@@ -158,7 +158,7 @@ def _call_with_columns(
 
 @dataclass(frozen=True, eq=False)
 class WorkerRecords(Records):
-    """Records that workers hold, a shard each; ``ends`` are the row numbers where shards end."""
+    """Records on workers, in shards that end at the row numbers ``ends``."""
 
     there: WorkerShards[Records] = field(kw_only=True)
     ends: tuple[int, ...] = field(kw_only=True)
@@ -173,7 +173,7 @@ class WorkerRecords(Records):
         return replace(self, columns=only_names(names))
 
     def take(self, rows: NDArray[np.intp]) -> Records:
-        """Bring some of the records here, for their owner's eyes."""
+        """Fetch some of the records, for their owner only."""
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]
         inside = [
@@ -185,7 +185,7 @@ class WorkerRecords(Records):
         return replace(some, types=self.types).take(np.argsort(order, kind="stable"))
 
     def group_by_person(self, unit: str) -> Records:
-        """Refuse: a person's rows may be on several workers."""
+        """Raise, because a person's rows may be on several workers."""
         raise InputError(
             f"scheduler must be left out with unit, got unit {unit!r}: the rows of a person may be "
             "on several workers."
@@ -194,7 +194,7 @@ class WorkerRecords(Records):
 
 @dataclass(frozen=True)
 class _FileShard:
-    """Rows of a file that one worker reads."""
+    """A range of rows of a file, for one worker."""
 
     path: Path
     names: tuple[str, ...]
@@ -204,7 +204,7 @@ class _FileShard:
     state: tuple[tuple[str, int, int], ...]
 
     def read(self) -> Records:
-        """Read the rows exactly as they are read from the whole file."""
+        """Read the rows, with the same values as when reading the whole file."""
         with open_table(self.path, secret=True) as opened:
             table = opened.local
             limit = f"LIMIT {self.rows} OFFSET {self.first}"
@@ -216,13 +216,13 @@ class _FileShard:
         if arrow.num_rows != self.rows or _file_state(self.path) != self.state:
             raise InputError(
                 f"{self.path} must be the same file for all workers and must not be changed while "
-                "they read it, got another size or time of change."
+                "they read it, got another size or modification time."
             )
         return Records(values, self.rows, table.name)
 
 
 def _file_state(path: Path) -> tuple[tuple[str, int, int], ...]:
-    """Return name, size and time of change (in seconds) of a file, or of the files of a folder."""
+    """Return name, size and modification time (in seconds) of a file, or of a folder's files."""
     files = parquet_files(path) if path.is_dir() else [path]
     states = [(str(file.relative_to(path)), file.stat()) for file in files]
     return tuple((name, state.st_size, int(state.st_mtime)) for name, state in states)
@@ -231,12 +231,12 @@ def _file_state(path: Path) -> tuple[tuple[str, int, int], ...]:
 def spread_records(
     cluster: Cluster, table: Table, forms: Mapping[str, Form], names: list[str]
 ) -> WorkerRecords:
-    """Spread the records of an open table over the workers of a cluster.
+    """Distribute the records of an open table over the workers of a cluster.
 
-    Guarantee: as :class:`Records`; sums do not depend on where the rows are.
+    Guarantee: as for :class:`Records`; sums do not depend on the distribution of the rows.
     Edge cases: a table in memory is split into shards that are sent to the workers.
     """
-    workers, path = _checked_workers(cluster), table.path
+    workers, path = _check_workers(cluster), table.path
     shards: list[Any]
     read: Callable[[Any], Records]
     if isinstance(table, MemoryTable):
@@ -256,8 +256,8 @@ def spread_records(
         ]
     else:
         raise InputError(
-            f"scheduler must be left out for {table.name}: workers read their shares of a Parquet "
-            "or Arrow file (or a folder of Parquet files) that all of them see."
+            f"scheduler must be left out for {table.name}: workers read their shards from a "
+            "Parquet or Arrow file (or a folder of Parquet files) that all of them can see."
         )
     there: WorkerShards[Records] = WorkerShards(cluster, shards, read)
     return WorkerRecords(only_names(names), rows, table.name, types=types, there=there, ends=ends)
@@ -273,11 +273,11 @@ def _version() -> str:
     return __version__
 
 
-def _checked_workers(cluster: Cluster) -> int:
-    """Return the number of workers; refuse workers with another version of the package."""
+def _check_workers(cluster: Cluster) -> int:
+    """Return the number of workers; reject workers with another version of the package."""
     try:
         versions = cluster.client.run(_version)
-    except Exception:  # whatever importing it there raises
+    except Exception:  # importing the package there may raise anything
         versions = {"": "none"}
     if not versions or set(versions.values()) != {__version__}:
         others = sorted(set(versions.values()) - {__version__})

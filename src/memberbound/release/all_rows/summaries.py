@@ -1,8 +1,8 @@
 """Statistics of all rows of a secret table, in the neighbour game: noisy sums and counts (X22).
 
-A record enters a release as one vector of bounded length, read from that record alone; its numbers
-are whole multiples of 2^-30, so that sums are exact and their sensitivity is what is written down
-here (proofs/gradient-descent.md, claim 6).  Ranges and names that are not public are paid for.
+Each record contributes one vector of bounded length, computed from that record alone, with entries
+that are integer multiples of 2^-30.  So sums are exact, with exactly the sensitivities stated here
+(proofs/gradient-descent.md, claim 6).  Ranges and names that are not public are learned privately.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from memberbound.tables.persons import Persons
 from memberbound.tables.recipe import MISSING
 from memberbound.tables.records import Records, read_records
 
-#: Numbers in [-1, 1] are counted in units of 2^-30.
+#: Numbers in [-1, 1] are represented in units of 2^-30.
 _UNITS = 2.0**30
-#: Rounding to units, and of sums to floating point, lengthens a difference by less than this.
+#: Upper bound on the factor by which rounding to units and to floating point increases a norm.
 _ROOM = 1.0 + 2.0**-20
 _MOST_ROWS = 2**32
-#: Cells of a table of counts, bins of a range without edges, and depth of a quantile's tree.
+#: Maximum number of cells, number of bins of a range without edges, and depth of quantile trees.
 _MOST_COUNTS = 100_000
 _BINS = 20
 _DEPTH = 12
-#: Of the budget of a covariance, what the means take.
+#: Share of a covariance's budget for the means.
 _MEANS = 0.25
 _OTHER = "(other)"
-#: Released numbers, what they are called, and the scale of their noise.
+#: Released numbers, their names, and the scale of their noise.
 _Numbers = tuple[FloatArray, Sequence[str], float]
 
 
@@ -68,17 +68,18 @@ def release_table_statistic(
 ) -> Release:
     """Release a statistic of all rows such that η holds for every record of any table.
 
-    Mean, sum, covariance and quantiles are of columns of numbers; histogram and contingency count
-    cells: public categories, edges, or values that many rows share.  Missing values are counted
-    and left out; a covariance leaves out rows in which one is missing.
-    ``reserve`` is called with the budget before any noise is drawn (a ledger).
+    Mean, sum, covariance and quantiles take numeric columns; histogram and contingency count cells:
+    public categories, edges, or values that many rows share.  Missing values are counted and left
+    out; a covariance leaves out rows with missing values.  ``reserve`` is called with the budget
+    before any noise is drawn (for a ledger).
 
-    Guarantee: whoever knows all other rows gains at most ``eta``, replace-one, no confidence level.
-    Theorem: X22 (proofs/gradient-descent.md, claims 1, 3, 5 and 6), of persons X26
-    (proofs/persons.md): every person counts once, for the mean of their rows.
-    Assumes: the number of rows (of persons, where a unit says whose rows they are), the columns'
-    names and types and the given bounds and bins are public.
-    Edge cases: numbers beyond a range count as its end; a noisy count can be negative.
+    Guarantee: an attacker who knows all other rows gains at most ``eta``, replace-one, with
+    certainty.
+    Theorem: X22 (proofs/gradient-descent.md, claims 1, 3, 5 and 6), for persons X26
+    (proofs/persons.md): every person counts once, with the mean of their rows.
+    Assumes: the number of rows (of persons, with a unit), the columns' names and types, and the
+    given bounds and bins are public.
+    Edge cases: numbers are clipped to the range of their column; a noisy count can be negative.
     """
     form = _STATISTICS[one_of("statistic", statistic, TABLE_STATISTICS)]
     stated = read_bounds(bounds)
@@ -139,7 +140,7 @@ def _edges(bins: ArrayLike) -> Range:
 def _learn_bounds(
     records: Records, private: Sequence[str], budget: Budget, *, counted: bool
 ) -> dict[str, Range | Categories]:
-    """Return the ranges of private columns, or the values that many people share."""
+    """Learn the ranges of private columns, or the values that many people share."""
     found: dict[str, Range | Categories | None] = {}
     if counted:
         share = budget.take(
@@ -163,7 +164,7 @@ def _learn_bounds(
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """The records, what is known of their columns, the budget to spend, and levels of quantiles."""
+    """The inputs of a statistic: records, bounds, budget, and levels of quantiles."""
 
     table: Records
     bounds: Mapping[str, Range | Categories]
@@ -179,7 +180,7 @@ class _Work:
         return np.array([(r.high - r.low) / 2 for r in self._ranges])
 
     def means(self, *, total: bool = False) -> _Numbers:
-        """Return means or sums: a value or its absence moves a column by at most 1 in length."""
+        """Return means or sums; each value, or its absence, contributes a vector of norm ≤ 1."""
         sums, missing = self.table.shards.sum(_column_sums, self._ranges) / _UNITS
         width = len(sums)
         share = self.budget.take("sums and missing values")
@@ -192,11 +193,11 @@ class _Work:
         return in_units * present if total else in_units, tuple(self.bounds), noise.scale
 
     def covariance(self) -> _Numbers:
-        """Return the covariance about the rows' own mean, upper triangle row by row."""
+        """Return the covariance about the sample mean, upper triangle row by row."""
         names, rows = list(self.bounds), len(self.table)
         width = len(names)
         first, rows_with_gaps, second = self.table.shards.sum(_moments, self._ranges)
-        # A row with a gap adds √width to a coordinate of its own: both kinds are equally long.
+        # A row with a gap adds √width to a separate coordinate, so that all rows have equal norm.
         gaps = math.sqrt(width) * (rows_with_gaps / _UNITS)
         share = self.budget.take("means", _MEANS * self.budget.left)
         noise = share.sums(sensitivity=2 * math.sqrt(width) * _ROOM)
@@ -212,7 +213,7 @@ class _Work:
         return moments * self._halves[upper[0]] * self._halves[upper[1]], labels, noise.scale
 
     def counts(self) -> _Numbers:
-        """Return a count per cell of all columns' cells together, with one for the rest each."""
+        """Return counts over the product of the columns' cells, each with a cell for *other*."""
         cells = [_cells(bound) for bound in self.bounds.values()]
         shape = tuple(len(labels) for labels in cells)
         if math.prod(shape) > _MOST_COUNTS:
@@ -225,36 +226,36 @@ class _Work:
         return noise.measure(counts), [", ".join(cell) for cell in product(*cells)], noise.scale
 
     def quantiles(self) -> _Numbers:
-        """Return quantiles from noisy counts of ever finer halves: a record is in one per level."""
+        """Return quantiles from noisy dyadic counts; a record is in one interval per level."""
         share = self.budget.take("counts of halves")
         noise = share.sums(sensitivity=HISTOGRAM_MOVES, times=_DEPTH * len(self.bounds))
-        descended = []
+        by_column = []
         leaf_counts = self.table.shards.sum(_leaf_counts, self._ranges)
         for leaves, bound in zip(leaf_counts, self._ranges, strict=True):
             halves = [
                 noise.measure(leaves.reshape(2**depth, -1).sum(axis=1))
                 for depth in range(1, _DEPTH + 1)
             ]
-            descended.append([_descended(halves, level, bound) for level in self.levels])
+            by_column.append([_descend_to_quantile(halves, level, bound) for level in self.levels])
         names = [f"{n} at {significant(p, 'given')}" for p in self.levels for n in self.bounds]
-        return np.array(descended).T.ravel(), names, noise.scale
+        return np.array(by_column).T.ravel(), names, noise.scale
 
 
-# ── What is added up: functions of rows in memory, exact ──────────────────────────────────────────
+# ── Exact sums over a shard of rows ───────────────────────────────────────────────────────────────
 
 
 def _units(values: FloatArray | NDArray[np.bool_], persons: Persons | None) -> int:
-    """Return the sum over records of numbers in [-1, 1], in units; of a person's rows their mean.
+    """Return the sum over records of numbers in [-1, 1], in units, averaging each person's rows.
 
-    Every number is rounded to whole units before it is added, and so is a person's mean.
+    Every number, and every person's mean, is rounded to whole units before the summation.
     """
     units = np.rint(values * _UNITS).astype(np.int64)
     units = units if persons is None else persons.average(units)
     return int(units.sum())
 
 
-def _scaled(shard: Records, ranges: Sequence[Range]) -> Iterator[FloatArray]:
-    """Yield the columns in [-1, 1], NaN where there is no number."""
+def _scale_columns(shard: Records, ranges: Sequence[Range]) -> Iterator[FloatArray]:
+    """Yield the columns scaled to [-1, 1], with NaN where there is no number."""
     for values, bound in zip(shard.columns.values(), ranges, strict=True):
         half = (bound.high - bound.low) / 2
         inside = np.clip(values.numbers, bound.low, bound.high)
@@ -264,7 +265,7 @@ def _scaled(shard: Records, ranges: Sequence[Range]) -> Iterator[FloatArray]:
 def _column_sums(shard: Records, ranges: Sequence[Range]) -> NDArray[np.int64]:
     """Return the sum and the number of missing values of every column."""
     sums = []
-    for scaled in _scaled(shard, ranges):
+    for scaled in _scale_columns(shard, ranges):
         gaps = np.isnan(scaled)
         pair = np.where(gaps, 0.0, scaled), gaps
         sums.append([_units(values, shard.persons) for values in pair])
@@ -274,8 +275,11 @@ def _column_sums(shard: Records, ranges: Sequence[Range]) -> NDArray[np.int64]:
 def _moments(
     shard: Records, ranges: Sequence[Range]
 ) -> tuple[NDArray[np.int64], int, NDArray[np.int64]]:
-    """Return sums of columns and of products of two, of rows without gaps, and that of the rest."""
-    columns = np.array([*_scaled(shard, ranges)])
+    """Return column sums, the number of rows with gaps, and sums of pairwise products.
+
+    Sums and products leave out the rows with gaps.
+    """
+    columns = np.array([*_scale_columns(shard, ranges)])
     gaps = np.isnan(columns).any(axis=0)
     columns[:, gaps] = 0.0
     pairs = zip(*np.triu_indices(len(columns)), strict=True)
@@ -287,15 +291,15 @@ def _moments(
 def _joint_counts(
     shard: Records, bounds: Mapping[str, Range | Categories], shape: tuple[int, ...]
 ) -> FloatArray:
-    """Return how many records are in every cell of all columns together."""
+    """Count the records in every joint cell of the columns."""
     flat = np.zeros(shard.rows, dtype=np.int64)
     for (name, bound), size in zip(bounds.items(), shape, strict=True):
-        flat = flat * size + _placed(shard.columns[name], bound)
+        flat = flat * size + _assign_cells(shard.columns[name], bound)
     return counted(flat, math.prod(shape), shard.persons)
 
 
 def _leaf_counts(shard: Records, ranges: Sequence[Range]) -> FloatArray:
-    """Return how many records are in every leaf of every column; missing values are in none."""
+    """Count the records in every leaf of every column, except missing values."""
     counts = []
     for values, bound in zip(shard.columns.values(), ranges, strict=True):
         numbers = np.clip(values.numbers, bound.low, bound.high)
@@ -308,11 +312,11 @@ def _leaf_counts(shard: Records, ranges: Sequence[Range]) -> FloatArray:
 
 @dataclass(frozen=True)
 class _Statistic:
-    """How a statistic is released, and how many noisy numbers that takes of so many columns."""
+    """A statistic's release function, and its count of noisy numbers by number of columns."""
 
     release: Callable[[_Work], _Numbers]
     coordinates: Callable[[int], int]
-    #: Whether it counts cells, of categories too, rather than adding up numbers.
+    #: Whether it counts cells (and so takes categories) rather than adding up numbers.
     counted: bool = False
 
 
@@ -344,20 +348,20 @@ def _edges_of(bound: Range) -> FloatArray:
     return np.linspace(bound.low, bound.high, _BINS + 1)
 
 
-def _placed(values: Values, bound: Range | Categories) -> NDArray[np.int64]:
-    """Return the cell of every value; the last one is for what is in no other."""
+def _assign_cells(values: Values, bound: Range | Categories) -> NDArray[np.int64]:
+    """Return the cell of every value; the last cell is *other*."""
     if isinstance(bound, Categories):
-        places = values.positions(bound.labels)
-        return np.where(places < 0, len(bound.labels), places)
+        index = values.positions(bound.labels)
+        return np.where(index < 0, len(bound.labels), index)
     edges, numbers = _edges_of(bound), values.numbers
-    place = np.searchsorted(edges, numbers, side="right") - 1
-    place[numbers == edges[-1]] = len(edges) - 2
-    outside = np.isnan(numbers) | (place < 0) | (place > len(edges) - 2)
-    return np.where(outside, len(edges) - 1, place)
+    index = np.searchsorted(edges, numbers, side="right") - 1
+    index[numbers == edges[-1]] = len(edges) - 2
+    outside = np.isnan(numbers) | (index < 0) | (index > len(edges) - 2)
+    return np.where(outside, len(edges) - 1, index)
 
 
-def _descended(halves: Sequence[FloatArray], level: float, bound: Range) -> float:
-    """Walk from the whole range to a leaf: left where the rank is among the left half's count."""
+def _descend_to_quantile(halves: Sequence[FloatArray], level: float, bound: Range) -> float:
+    """Descend from the whole range to the leaf that contains the rank, and return its middle."""
     rank = level * max(1.0, float(halves[0].sum()))
     node = 0
     for noisy in halves:

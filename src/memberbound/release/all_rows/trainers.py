@@ -1,4 +1,4 @@
-"""Trainers: how linear models and boosting are fitted to encoded rows, for :mod:`.training`."""
+"""Trainers, which fit linear models and boosting to encoded rows for :mod:`.training`."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from memberbound.tables.shards import Shards
 
 #: Share of μ² for the mean of the encoded rows.
 CENTRE_SHARE = 0.05
-#: Typical slope of a centred linear model: this over the root of its signal, within limits.
+#: Typical slope of a centred linear model: this divided by the root of its signal, within limits.
 _SLOPE, _FLATTEST, _STEEPEST = 10.0, 0.45, 2.0
 
 
 class Trainer(Protocol):
-    """Trains one kind of model with noise that a budget share pays for."""
+    """Trains one kind of model, with noise charged to a budget share."""
 
-    #: Name of the budget share that pays for training.
+    #: Name of the budget share for training.
     SHARE: ClassVar[str]
 
     def is_classifier(self, target: Range | Categories | None) -> bool:
@@ -111,7 +111,7 @@ class LinearTrainer:
         return Loss("hinge" if self.learner == "svm" else self.learner, classes)
 
     def typical_slope(self, loss: Loss, signal: float | None) -> float:
-        """Return the typical slope of the loss: flatter where steps went further."""
+        """Return the typical slope of the loss, which is smaller for a stronger signal."""
         if signal is None:
             return TYPICAL_SLOPES[loss.name]
         return min(max(_SLOPE / math.sqrt(signal), _FLATTEST), _STEEPEST)
@@ -133,7 +133,7 @@ class LinearTrainer:
     def start(
         self, rows: Shards[TrainingRows], budget: Budget, *, records: int, share: float
     ) -> Start:
-        """Measure the mean of the encoded rows, and start where both classes pull alike."""
+        """Measure the mean of the encoded rows; start at the score that balances the classes."""
         centre = measure_centre(
             rows, budget.take("means of features", CENTRE_SHARE), records=records
         )
@@ -213,7 +213,7 @@ class BoostingTrainer:
         records: int,  # noqa: ARG002
         share: float,
     ) -> Start:
-        """Start where both classes pull alike."""
+        """Start at the score that balances the classes."""
         return Start(starting_score(share, LEAF_CLIP))
 
     def fit(

@@ -1,6 +1,6 @@
-"""Training a private model of all rows, and trials that estimate its scores.
+"""Train a private model of all rows, and estimate its scores with a trial model.
 
-A trial model is trained on four fifths of the records, scored on the others and thrown away.  Its
+A trial model is trained on four fifths of the records, scored on the rest and discarded.  Its
 scores are computed from the secret rows without noise: they are for the owner of the rows only.
 """
 
@@ -33,7 +33,7 @@ from memberbound.release.model_quality import ReleaseScore, usefulness_notes
 from memberbound.release.randomness import source_from_seed
 from memberbound.tables.records import Records
 
-#: Fraction of the records that a trial is trained on, and the most rows that it takes.
+#: Fraction of the records used to train a trial model, and its maximum number of rows.
 _TRAINED, _MOST_ROWS = 0.8, 200_000
 
 
@@ -53,7 +53,7 @@ class PrivateTraining:
         seed: int | None = None,
         reserve: Callable[[Budget], None] | None = None,
     ) -> PrivateModel:
-        """Train on all records of a table; ``reserve`` books the budget before it is spent."""
+        """Train on all records of a table; ``reserve`` reserves the budget before it is spent."""
         source, form = source_from_seed(seed), self.form
         if form.factory is None:
             return fit_private(
@@ -83,19 +83,19 @@ class PrivateTraining:
     def score_trial(
         self, table: Records, seed: int | None
     ) -> tuple[tuple[ReleaseScore, ...], list[str]]:
-        """Train a trial model and return its scores, and notes; drop scores that are not finite.
+        """Train a trial model and return its finite scores, and notes.
 
-        A failure gives no scores and a note: it must not stop the release.
+        On failure there are no scores but a note, because a failure must not stop the release.
         """
         try:
             with quiet_training():
                 scores, notes = self._score(table, seed)
-        except Exception:  # libraries may raise anything on unusual rows; too few rows are refused
-            return (), ["the trial failed, perhaps for want of rows: there are no scores"]
+        except Exception:  # libraries may raise anything on unusual rows, or on too few
+            return (), ["the trial failed, perhaps because of too few rows: there are no scores"]
         return tuple(score for score in scores if score.finite), notes
 
     def _score(self, table: Records, seed: int | None) -> tuple[list[ReleaseScore], list[str]]:
-        """Score three models of the same rows: with noise, without noise, and a constant."""
+        """Score three models trained on the same rows: with noise, without noise, a constant."""
         records = len(table)
         most = min(records, max(2, _MOST_ROWS * records // table.rows))
         order = np.random.default_rng(seed).choice(records, most, replace=False)
@@ -140,12 +140,12 @@ def _matrix(rows: Features) -> Any:
 
 
 def _noiseless_model(trial: PrivateModel, features: Any, truth: Labels) -> Any:
-    """Fit scikit-learn's model of the same columns, without noise; None if that fails."""
+    """Fit scikit-learn's counterpart without noise, on the same columns; None if that fails."""
     from sklearn import ensemble, linear_model, svm
 
     if trial.model.kind == "network of all rows":
         return None
-    # Encoded numbers are half a standardised one, over the nominal length of a row.
+    # An encoded number is half a standardised one, divided by the nominal length of a row.
     strength = 4.0 * trial.encoder.length**2 / (trial.settings.penalty or 1.0)
     weights = trial.settings.class_weight
     boosting = ensemble.HistGradientBoostingRegressor(random_state=0)

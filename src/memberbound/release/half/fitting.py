@@ -92,8 +92,8 @@ COINS_PUBLIC = (
 )
 COINS_SECRET = (
     "The learner draws random numbers that cannot be seeded from outside (repeated fits on the "
-    "same subset differed): they are drawn afresh at every fit, and nobody may know or guess those "
-    "of the release."
+    "same subset differed): they are drawn afresh at every fit, and those of the release must stay "
+    "secret."
 )
 
 

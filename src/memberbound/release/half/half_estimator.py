@@ -109,8 +109,8 @@ class HalfPrivate(PrivateEstimator):
         >>> from sklearn.datasets import make_classification
         >>> from sklearn.linear_model import LogisticRegression
         >>> X, y = make_classification(400, n_features=5, random_state=0)
-        >>> asked = {"record": "average", "eta": 0.2, "pairs": 20}
-        >>> half = HalfPrivate(LogisticRegression(), insecure_seed=1, **asked)
+        >>> settings = {"record": "average", "eta": 0.2, "pairs": 20}
+        >>> half = HalfPrivate(LogisticRegression(), insecure_seed=1, **settings)
         >>> half.fit(X, y).certificate_.game.record
         'average'
     """
@@ -165,7 +165,7 @@ class HalfPrivate(PrivateEstimator):
         if len(features) < 4:
             raise InputError(
                 f"X must have at least 4 records, got n_samples={len(features)}. "
-                "With fewer there is nobody to hide among."
+                "With fewer no record can be hidden."
             )
         if not is_classifier(self.estimator):
             return Population(features, np.asarray(target, dtype=np.float64))

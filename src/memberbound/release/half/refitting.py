@@ -89,8 +89,8 @@ def resolve_method(
     one_of("method", method, METHODS)
     if method == "crowd" and not additive:
         raise InputError(
-            "method must be 'neighbour', 'moment' or 'izzo' for what is no sum over records, "
-            "got 'crowd'."
+            "method must be 'neighbour', 'moment' or 'izzo' for a statistic that is not a sum over "
+            "records, got 'crowd'."
         )
     if method != "auto":
         return method
@@ -276,8 +276,7 @@ class _Work:
         law = replace(unit, scale=least.scale)
         return Calibration(law, certificate, self.eta, method, fits.count, common | details)
 
-    # ── The neighbour form: how much does the statistic change if one record is replaced?
-    # ─────────
+    # ── The neighbour form: the change of the statistic when one record is replaced ───────────────
     #
     # The mean distance between the releases on neighbouring training sets bounds the attacker's
     # advantage (X1), and a sample of refitted pairs bounds that mean for any learner (X4).
@@ -381,8 +380,7 @@ class _Work:
         )
         return last, replace(fits, count=fits.count + _PILOT_GROUPS * (partners + 1))
 
-    # ── The centre form: how far is the statistic from a fixed point?
-    # ─────────────────────────────
+    # ── The centre form: the distance of the statistic from a fixed point ─────────────────────────
     #
     # Every record, any learner: the releases with and without a record are both compared with noise
     # around one centre, and together they are all releases (X19).  It needs no neighbours and no

@@ -36,8 +36,6 @@ from memberbound.subset.profile import checked_table, clipped
 from memberbound.subset.record_bounds import eta_from_success
 from memberbound.threads import no_warnings
 
-#: Class labels of any type, or numbers.
-
 # ── Sums over the training set: calibrated exactly, without sampling and without retraining ───────
 #
 # Replacing one record changes the sum by v_x - v_x', whatever the rest of the training set.  So the
@@ -101,9 +99,9 @@ def calibrate_sum(
     :class:`~memberbound.subset.gaussian.NoisySum`, the search of ``population``, plus an allowance
     for floating-point draws and the rounding of the sum: about 1e-12 of it; with the crowd to 1e-4
     of the noise (1e-3 for one number).
-    Edge cases: equal vectors need no noise (η = 0, proved); nor do vectors if few enough differ
-    that the record stays within η; a vacuous η of min(k/N, 1 - k/N) or more is refused; the crowd
-    never needs more noise, and the same amount if it is too small for its columns.
+    Edge cases: equal vectors need no noise (η = 0, proved), and neither do vectors so few of which
+    differ that the record stays within η; a vacuous η of min(k/N, 1 - k/N) or more is rejected; the
+    crowd never increases the noise, and has no effect if it is too small for its columns.
 
     Examples:
         >>> noise = calibrate_sum(total([0.0, 1.0, 2.0, 3.0]), SubsetGame(4, 2, "average"), eta=0.1)
@@ -165,9 +163,9 @@ def _silent_gain(vectors: FloatArray, game: SubsetGame) -> float:
 def _least(
     statistic: SumStatistic, noisy: NoisySum, goal: float
 ) -> tuple[GaussianNoise, float, bool]:
-    """Return the noise of ``population`` plus the allowance for floating point.
+    """Return the noise of ``population`` plus an allowance for floating point.
 
-    Also return the gain, and whether the crowd lowered it.
+    Also return its gain, and whether the crowd lowered that gain.
     """
     game, slack = noisy.game, floating_point_slack(GaussianNoise(1.0, statistic.dimension))
 
@@ -181,7 +179,8 @@ def _least(
     try:
         ideal = noisy.noise_for_success(target)
         if noisy.crowd is not None and ideal >= without.noise_for_success(target):
-            noisy = without  # With hundreds of columns, each evaluation of the crowd takes seconds.
+            # With hundreds of columns, each evaluation of the crowd takes seconds.
+            noisy = without
         try:
             sigma = confirmed(lambda s: total(noisy, s), goal, ideal)
         except SearchError:
@@ -242,8 +241,8 @@ def covariance(data: ArrayLike, *, size: int | None = None) -> SumStatistic:
     """
     table = checked_table("data", data)
     first, second = np.triu_indices(table.shape[1])
-    moved = table - table.mean(axis=0)
-    return mean(moved[:, first] * moved[:, second], size=size)
+    centred = table - table.mean(axis=0)
+    return mean(centred[:, first] * centred[:, second], size=size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +259,7 @@ class CallableStatistic:
 
 
 def quantiles(data: ArrayLike, levels: Sequence[float]) -> CallableStatistic:
-    """Return the quantiles of every column at the given levels, level by level."""
+    """Return the quantiles of every column at the given levels, ordered by level."""
     return callable_statistic(checked_table("data", data), partial(np.quantile, q=levels, axis=0))
 
 
