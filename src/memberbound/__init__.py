@@ -1,4 +1,4 @@
-"""memberbound: how often can anybody be right about who was in the training set?
+"""memberbound: how often can an attacker be right about who was in the training set?
 
 Public names are imported when first used.  ``__init__.pyi`` repeats them for type checkers.
 

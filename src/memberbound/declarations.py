@@ -132,7 +132,7 @@ Hidden = Annotated[object, Option("hidden", web=False)]
 _SHARED_HELP = {
     "baseline": "chance of guessing something else about a record (an attribute, the record "
     "itself) without the release; the answer bounds it with the release. May be repeated.",
-    "bounds": "YAML or JSON file (or a mapping) with what is public about the columns: "
+    "bounds": "YAML or JSON file (or a mapping) with the public facts about the columns: "
     "``age: [0, 120]``, ``sex: [F, M]``; see ``memberbound bounds``.",
     "client": "for Python: a ``distributed.Client`` instead.",
     "database_table": "the table inside a DuckDB or SQLite file.",
@@ -143,22 +143,22 @@ _SHARED_HELP = {
     "written as they are.",
     "force": "overwrite ``out``.",
     "fpr": "false-positive rate at which the TPR is measured; may be repeated.",
-    "insecure_seed": "for tests only: draw the noise from a seed, which protects nobody.",
-    "lam": "weight of a missed member in Δ and MIS; how often somebody is right is not weighted.",
-    "ledger": "ledger of releases about the same people, which this one is entered into and must "
-    "not exceed; see ``memberbound ledger``.",
-    "memory": "how much memory may be used, such as ``2GB`` (default: half of the machine's). The "
-    "rows of a larger file are read in parts, and what is made of them is kept on disk.",
+    "insecure_seed": "for tests only: draw the noise from a seed, which provides no protection.",
+    "lam": "weight of a missed member in Δ and MIS; success rates are not weighted.",
+    "ledger": "ledger of releases about the same people, in which to record this one; its limit "
+    "must not be exceeded; see ``memberbound ledger``.",
+    "memory": "memory limit, such as ``2GB`` (default: half of the machine's). The rows of a "
+    "larger file are read in parts, and intermediate results are kept on disk.",
     "nu": "probability that the tested record is not a member.",
     "probabilities": "instead of a table: the probability of each distinct record, as an array or "
     "a file with one column.",
     "roles": "column → ``number``, ``category``, ``date``, ``identifier`` or ``text``, to correct "
     "the inferred role.",
     "scheduler": "address of a dask scheduler whose workers read the rows (of a Parquet file that "
-    "all of them see), keep them and add them up. The numbers are the same.",
+    "all of them can see), keep them and compute sums. The results are the same.",
     "target": "column to predict.",
-    "trust": "load model files that can run code (joblib, pickle); use it only if you trust "
-    "whoever wrote the file.",
+    "trust": "load model files that can run code (joblib, pickle); use it only if you trust the "
+    "author of the file.",
     "uniform": "instead of a table: number of equally likely records.",
 }
 

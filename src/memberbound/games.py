@@ -21,8 +21,8 @@ ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "add-remove")
 
 #: The assumption of a bound on guesses about a record (X23).
 GUESSES_STAND_ALONE = (
-    "What is guessed about a record does not depend on the other records, except for what the "
-    "chance before the release counts already."
+    "The guessed fact about a record does not depend on the other records, beyond what the chance "
+    "without the release already accounts for."
 )
 
 
@@ -158,6 +158,6 @@ def independent_records(unit: str | None, when: str = "") -> tuple[str, ...]:
         )
     return (
         f"The rows are independent draws from one distribution{when}.",
-        "One person is one row; where somebody may have several, name the column that says whose "
-        "they are (unit).",
+        "One person is one row; if a person may have several rows, name the column that identifies "
+        "persons (unit).",
     )

@@ -23,7 +23,7 @@ LEAVES = {
 
 
 def load_leaf(name: str) -> Any:
-    """Import a leaf, or refuse what it is needed for.
+    """Import a leaf, or raise an error that names the missing module.
 
     Examples:
         >>> load_leaf("papers").__name__

@@ -6,9 +6,9 @@ being right about membership), and which *parts* of them are known:
 ============  ==========================================================================
 part          the number that must not be above the limit
 ============  ==========================================================================
-``ceiling``   what is proved that nobody exceeds; where nothing is proved it is 1
-``estimate``  what the best attack tried reached, neither proved nor a bound
-``floor``     what that attack is proved to reach, at the audit's confidence
+``ceiling``   proved upper bound for every attack; 1 if nothing is proved
+``estimate``  estimated rate of the best attack tried; neither proved nor a bound
+``floor``     lower bound for that attack, at the audit's confidence
 ============  ==========================================================================
 
 Passing on the ceiling is a guarantee; passing on the estimate or the floor only means that no

@@ -15,7 +15,7 @@ side           printed                     meaning
 ``upper``      ``≤``, rounded up           proved or measured: the truth is not above
 ``lower``      ``≥``, rounded down         proved or measured: the truth is not below
 ``estimate``   ``≈``, to the nearest       neither
-``given``      as short as it is exact     somebody chose it, or it is known exactly
+``given``      shortest exact decimal      chosen by the user, or known exactly
 =============  ==========================  ==========================================
 
 A parameter for further use is rounded to the side that keeps the guarantee: the least sufficient

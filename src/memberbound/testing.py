@@ -20,9 +20,9 @@ def assert_private(
     """Fail a test if an attack on the model is right more often than ``above``; return the audit.
 
     ``members`` and ``nonmembers`` are pairs (X, y), tables or files; tables need ``target``.
-    Further options are those of :func:`memberbound.audit`; reference models are trained only where
-    ``quick`` is False.  ``on`` is the number that is compared: what the best attack reached (the
-    estimate), or what it is proved to reach (the floor).
+    Further options are those of :func:`memberbound.audit`; reference models are trained only if
+    ``quick`` is False.  ``on`` selects the number to compare: the best attack's estimate, or its
+    lower bound (``floor``).
 
     Guarantee: none for attacks that were not tried.
     Edge cases: members and non-members that differ in distribution, and an audit that measures

@@ -1,7 +1,7 @@
 """Settings of the whole process, for blocks that several threads run at once.
 
-Warning filters and the thread counts of numerical libraries belong to the process.  A thread that
-saves and restores them on its own may restore what another one has set, for good.
+Warning filters and the thread counts of numerical libraries belong to the process.  If each thread
+saved and restored them on its own, one could permanently restore another one's temporary setting.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ ONE_AT_A_TIME = threading.RLock()
 
 
 class ProcessSetting(AbstractContextManager[None]):
-    """A setting that the first thread to enter makes, and the last one to leave undoes.
+    """A setting made by the first thread to enter and undone by the last one to leave.
 
     Examples:
         >>> import warnings
         >>> before = list(warnings.filters)
         >>> with no_warnings, no_warnings:
-        ...     warnings.warn("nobody sees this")
+        ...     warnings.warn("suppressed")
         >>> warnings.filters == before
         True
     """
@@ -60,20 +60,20 @@ def _without_warnings() -> Iterator[None]:
 
 
 def _one_thread_each() -> AbstractContextManager[Any]:
-    # Modules bring libraries: nothing is looked for again before another one is imported.
+    # Modules load libraries, so search again only after another module was imported.
     limited: AbstractContextManager[Any] = _libraries(len(sys.modules)).limit(limits=1)
     return limited
 
 
 @lru_cache(maxsize=1)
 def _libraries(modules: int) -> Any:  # noqa: ARG001
-    # Which libraries are loaded takes ten milliseconds to find out, longer than many a fit.
+    # Finding the loaded libraries takes ten milliseconds, longer than many fits.
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
     return ThreadpoolController()
 
 
-#: Ignores warnings: one that a library raises may depend on a record.
+#: Suppresses warnings, because a library's warning may depend on a record.
 no_warnings = ProcessSetting(_without_warnings)
-#: Holds the numerical libraries of this process to one thread each.
+#: Limits the numerical libraries of this process to one thread each.
 one_thread = ProcessSetting(_one_thread_each)

@@ -59,11 +59,11 @@ class OneRun:
     protects: str = "every record"
     adjacency: str = "add-remove"
     assumptions: tuple[str, ...] = (
-        "Every canary was put into the training set by its own fair coin; 'member' records the "
-        "coins. Exactly half of the canaries in is not that.",
+        "Every canary was included in the training set by its own fair coin flip; 'member' records "
+        "the outcomes. Including exactly half of the canaries is a different design.",
         "The model was trained once, and a score depends on the model and its canary alone.",
-        "Each of the two floors holds with the stated confidence on its own; mu_lower is about "
-        "mechanisms that are Gaussian differentially private.",
+        "Each of the two lower bounds holds with the stated confidence on its own; mu_lower "
+        "applies to mechanisms that are Gaussian differentially private.",
     )
 
     @computed

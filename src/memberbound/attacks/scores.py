@@ -250,8 +250,8 @@ ASSUMPTIONS = (
     "The members are the model's whole training set, or records drawn from it uniformly.",
     "The non-members are independent draws from the source of the training records and had no "
     "part in the model or the attack.",
-    "Higher scores speak for membership; how a record is scored was settled without looking at "
-    "which of these records are members.",
+    "Higher scores indicate membership; the scoring rule was fixed without knowing which of these "
+    "records are members.",
     "Each interval holds with the stated confidence on its own, not all of them at once.",
 )
 
