@@ -73,7 +73,7 @@ def test_a_limit_is_a_success_rate(most: object) -> None:
         Limit(most)  # type: ignore[arg-type]
 
 
-def test_the_part_that_is_looked_at_is_the_one_asked_for() -> None:
+def test_the_requested_part_is_checked() -> None:
     answer = Answered(Success("it", estimate=0.7, floor=0.6))
     assert answer.exceeds(0.65)
     assert not answer.exceeds(0.65, "floor")
@@ -118,7 +118,7 @@ def test_junit_has_a_case_per_number(tmp_path: Path) -> None:
 # ── what each verb compares ───────────────────────────────────────────────────────────────────────
 
 
-def test_which_verbs_have_a_gate_and_say_what_they_compare() -> None:
+def test_verbs_with_a_limit_describe_the_compared_number() -> None:
     gated = [name for name in VERBS if verb_named(name).limit_parameters]
     audits = {"audit", "audit-learner", "audit-table", "audit-text"}
     assert set(gated) == audits | {"certify", "explain", "population", "study"}
@@ -131,7 +131,7 @@ def test_which_verbs_have_a_gate_and_say_what_they_compare() -> None:
     assert read_verb(memberbound.plan).limit_parameters == ()
 
 
-def test_what_is_proved_is_compared_with_the_ceiling() -> None:
+def test_certified_answers_are_checked_on_the_ceiling() -> None:
     explained = memberbound.explain(epsilon=1.0)
     certified = memberbound.certify(uniform=10, n=100)
     people = memberbound.population([i / 20 for i in range(-20, 20)], epsilon=10, clip=5)
@@ -148,7 +148,7 @@ def test_what_is_proved_is_compared_with_the_ceiling() -> None:
 
 
 @pytest.mark.parametrize(("nu", "lam"), [(0.5, 1.0), (0.3, 1.0), (0.5, 3.0), (0.2, 0.1)])
-def test_the_limit_is_on_being_right_whatever_a_missed_member_weighs(nu: float, lam: float) -> None:
+def test_the_limit_does_not_depend_on_the_weight_of_a_missed_member(nu: float, lam: float) -> None:
     found = memberbound.certify(uniform=10, n=100, nu=nu, lam=lam)
     (success,) = found.successes("ceiling")
     assert success.blind == max(nu, 1 - nu)
@@ -163,7 +163,7 @@ def scores(shift: float, *, members: int = 300, others: int = 900) -> pd.DataFra
     return pd.DataFrame({"score": score, "member": [1] * members + [0] * others})
 
 
-def test_an_audit_compares_balanced_success_whatever_the_shares_of_members() -> None:
+def test_an_audit_checks_balanced_success_for_any_share_of_members() -> None:
     found = memberbound.audit(scores(1.5))
     advantage = found.attacks["scores"]["advantage"]
     (success,) = found.successes("estimate")
@@ -175,7 +175,7 @@ def test_an_audit_compares_balanced_success_whatever_the_shares_of_members() -> 
     assert not found.exceeds(between, "floor")
 
 
-def test_the_floor_of_a_learner_pays_for_the_choice_of_the_attack() -> None:
+def test_the_lower_bound_of_a_learner_accounts_for_choosing_the_attack() -> None:
     rng = np.random.default_rng(1)
     frame = pd.DataFrame(rng.normal(size=(80, 3)), columns=list("abc"))
     frame["y"] = np.where(rng.integers(2, size=80) == 1, "yes", "no")

@@ -144,13 +144,13 @@ def test_a_kept_promise_is_never_printed_above_what_is_allowed(
     assert points(eta).startswith(percent(eta, "given").removesuffix(" %"))
 
 
-def test_what_is_no_number_is_never_shown_as_one() -> None:
+def test_missing_numbers_are_not_shown_as_numbers() -> None:
     for write in (percent, decimals, significant):
         assert write(None, "upper") == write(math.nan, "lower") == "–"  # type: ignore[operator]
         assert write(math.inf, "upper") == "∞"  # type: ignore[operator]
 
 
-def test_nothing_is_proved_is_said_in_words() -> None:
+def test_a_vacuous_bound_is_shown_in_words() -> None:
     for quantity, value in (("accuracy", 1.0), ("eta", 0.5), ("security", 0.0), ("leak", 1.0)):
         for places in (None, 6):
             shown = marked(value, "certificate", quantity, places)
@@ -207,7 +207,7 @@ def near(token: str, value: float) -> bool:
     return abs(read(token) - exact(value)) <= abs(exact(value)) / 100
 
 
-def test_what_an_answer_prints_is_on_its_safe_side() -> None:
+def test_printed_numbers_are_on_the_safe_side() -> None:
     """Real answers, whose numbers have long tails."""
     for answer, sides in answers():
         fields = answer.to_dict()

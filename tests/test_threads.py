@@ -76,7 +76,7 @@ def array_after_a_child_made_one(share):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
-def test_a_forked_process_fills_files_of_its_own():
+def test_a_forked_process_fills_its_own_files():
     assert not array_after_a_child_made_one(share=False).any()
     assert array_after_a_child_made_one(share=True).all()  # the broken twin
 
@@ -134,7 +134,7 @@ def test_writing_a_file_leaves_the_umask_alone(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_whoever_seeds_global_generators_waits_for_others():
+def test_seeding_global_generators_waits_for_other_threads():
     with ONE_AT_A_TIME:
         (free,) = at_once(lambda: ONE_AT_A_TIME.acquire(blocking=False))
     assert not free

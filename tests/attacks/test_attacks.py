@@ -107,7 +107,7 @@ def test_regression_targets_are_attacked_too():
         assert result.auc.estimate > 0.6
 
 
-def test_a_rate_with_too_few_non_members_is_said(overfit):
+def test_reports_rates_with_too_few_non_members(overfit):
     audit = audit_shadows(overfit, attacks=["lira"])
     # 60 non-members allow an FPR of 10 % but not of 1 %.
     assert audit.attacks["lira"].tpr_at_fpr["0.01"] is None
@@ -138,7 +138,7 @@ def test_labels_alone_are_enough():
         assert audit.attacks[name].auc.estimate > 0.65
 
 
-def test_a_learner_that_says_the_same_about_all_leaks_nothing(population):
+def test_a_constant_learner_leaks_nothing(population):
     run = train_shadows(population, DummyClassifier(strategy="uniform"), models=12, n_jobs=1)
     audit = audit_shadows(run, attacks=ATTACKS)
     for result in audit.attacks.values():

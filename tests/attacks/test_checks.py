@@ -151,7 +151,7 @@ def test_facts_that_depend_on_the_fit() -> None:
     assert boosted["smallest leaf"].value >= 15
 
 
-def test_answers_alone_give_what_they_show() -> None:
+def test_facts_from_predictions_alone() -> None:
     case = Evidence.of(TrainedModel.of(lambda r: r[:, :2], classes=[0, 1]), X, Y, MEMBER)
     names = [f.name for f in structural_facts(case)]
     assert names == ["stored training rows", "smallest class", "smallest cell of answers"]

@@ -48,7 +48,7 @@ def test_a_released_model_is_audited_from_its_file(tmp_path: Path) -> None:
         memberbound.audit(members, nonmembers=others, model=path, target="y")
 
 
-def test_a_released_model_is_asked_about_the_values_that_predict_reads(tmp_path: Path) -> None:
+def test_a_released_model_sees_the_values_that_predict_reads(tmp_path: Path) -> None:
     """pandas would take the country NA for missing, 01 for 1 and 1,5 for a text."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
@@ -111,7 +111,7 @@ def test_logits_of_a_network_are_held_against_probabilities_of_references(monkey
 
 @pytest.mark.parametrize("moved", [0.0, 1e-4])
 @pytest.mark.parametrize("record", [0, 150])
-def test_one_answer_that_changes_when_asked_again_is_noticed(moved: float, record: int) -> None:
+def test_a_nondeterministic_model_is_detected(moved: float, record: int) -> None:
     """Compared with a model that answers alike, only the note differs: one more."""
     x, y = rows(100, 1)
     x0, y0 = rows(100, 2)

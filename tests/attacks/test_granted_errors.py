@@ -127,7 +127,7 @@ def test_the_deviation_of_two_samples(monkeypatch):
 
 
 @pytest.mark.parametrize(("n", "alpha", "k"), [(500, 0.1, 31), (2000, 0.05, 70), (60, 0.3, 9)])
-def test_ranks_whose_tails_are_just_too_large(monkeypatch, n, alpha, k):
+def test_ranks_with_tails_just_too_large(monkeypatch, n, alpha, k):
     """The error is less than the exact tail by less than what scipy may be off by."""
     wrong = SimpleNamespace(bdtr=off(special.bdtr, -OFF), bdtrc=off(special.bdtrc, -OFF))
     monkeypatch.setattr(intervals, "special", wrong)

@@ -146,7 +146,7 @@ def test_intervals_cover_means_that_depend_on_the_past():
     assert (bound.lower, bound.upper) == ends
 
 
-def test_audits_of_nothing_claim_nothing_and_leaks_are_found():
+def test_null_audits_claim_nothing_and_leaks_are_found():
     """Null: lower bounds above blind guessing fail at most 2.5 % of the time."""
     false = {"auc": 0, "advantage": 0, "accuracy": 0}
     for seed in range(13):
@@ -182,7 +182,7 @@ def test_intervals_hold_when_releases_differ():
 # ── What is chosen after looking ──────────────────────────────────────────────────────────────────
 
 
-def test_the_best_of_many_null_attacks_is_paid_for():
+def test_the_bound_accounts_for_selecting_among_null_attacks():
     """At confidence 0.2 a floor is wrong in at most 40 % of 8 runs: all of them have 7e-4.
 
     Negative control: without sharing, some attack is called a leak nearly always.
@@ -291,7 +291,7 @@ def test_leaky_records_are_listed_and_others_are_not():
 @pytest.mark.parametrize(
     ("runs", "most"), [(16, 4), pytest.param(1000, 76, marks=pytest.mark.long)]
 )
-def test_nothing_is_said_against_a_learner_that_ignores_its_data(runs, most):
+def test_no_leak_is_shown_for_a_learner_that_ignores_its_data(runs, most):
     """Bin(runs, 0.05) exceeds ``most`` with probability 9e-4, of 1000 runs with 1e-4."""
     wrong = alone = proved = 0
     for seed in range(runs):
@@ -331,7 +331,7 @@ def test_ends_share_the_error_among_the_records_and_are_stored():
         assert item["proved"] == (item["lower"] > fields["exposed_above"])
 
 
-def test_a_sample_of_the_records_says_what_the_whole_says_about_them(tmp_path):
+def test_auditing_a_sample_of_records_gives_the_same_results(tmp_path):
     """Models are trained on halves of all, some records are attacked (claim 7)."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(160, 3)), rng.integers(2, size=160)  # learnt by heart

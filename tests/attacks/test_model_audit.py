@@ -102,7 +102,7 @@ def test_a_model_that_clones_is_attacked_with_models_of_its_own_kind() -> None:
     assert alone.attacks["rmia"] == answer.attacks["rmia"]
 
 
-def test_what_cannot_be_trained_again_says_what_it_needs(tree) -> None:
+def test_models_that_cannot_be_retrained_explain_what_is_missing(tree) -> None:
     model, members, others = tree
     asked = audited(model.predict_proba, members, others)
     assert any("stronger attacks need --learner" in n.lower() for n in asked.warnings)
@@ -288,7 +288,7 @@ def test_bad_questions_about_a_table_of_scores(options: dict, words: str) -> Non
         memberbound.audit(**{"members": score_table(0.0)} | options)
 
 
-def test_what_a_reader_has_to_know_is_noted(tree) -> None:
+def test_notes_for_the_reader(tree) -> None:
     model, (x, y), (x0, y0) = tree
     rng = np.random.default_rng(0)
 
@@ -307,7 +307,7 @@ def test_what_a_reader_has_to_know_is_noted(tree) -> None:
 # ── Intervals ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_best_of_several_rules_is_paid_for() -> None:
+def test_the_bound_accounts_for_selecting_among_rules() -> None:
     rng = np.random.default_rng(2)
     member, everywhere = np.arange(400) < 200, np.ones(400, dtype=bool)
     scores = {name: (rng.normal(size=400) + member, everywhere) for name in ("a", "b", "c")}
@@ -320,7 +320,7 @@ def test_the_best_of_several_rules_is_paid_for() -> None:
     assert audit.best_advantage.lower == shared < alone
 
 
-def test_an_attack_measured_on_what_it_was_told_is_caught() -> None:
+def test_an_attack_measured_on_its_own_training_records_is_caught() -> None:
     """Negative control of claim 1: the same classifier on its own half "finds" members of noise."""
     rng = np.random.default_rng(7)
     member = np.arange(400) < 200

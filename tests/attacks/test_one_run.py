@@ -214,7 +214,7 @@ def test_unusable_runs_are_refused(change, options, words):
         (60, 60, 60, 1e-5),
     ],
 )
-def test_returned_hypotheses_are_rejected_when_asked_again(m, r, v, delta):
+def test_returned_hypotheses_are_rejected_when_tested_again(m, r, v, delta):
     low = one_run_epsilon(Guesses(m, r, v), delta=delta)
     called = one_run._impossible(Guesses(m, r, v), 0.05, least_fpr(delta), np.array([low]))
     assert one_run_p_value(Guesses(m, r, v), epsilon=low, delta=delta) <= 0.05 or called[0]

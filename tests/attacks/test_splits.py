@@ -170,7 +170,7 @@ def test_the_level_of_one_law_is_kept_for_sorted_files_long(monkeypatch) -> None
 
 
 @pytest.mark.parametrize("order", ["score", "class", "member"])
-def test_learning_attacks_accuse_nobody_in_sorted_files(order: str) -> None:
+def test_learning_attacks_find_no_leak_in_sorted_null_files(order: str) -> None:
     """A model that ignores its data; one side of a 50 % interval fails in 25 % of 40 runs.
 
     More than 21 of 40 have probability 4e-5.

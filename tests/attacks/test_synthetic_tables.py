@@ -129,7 +129,7 @@ def test_a_copying_synthesizer_is_found_by_refits():
     assert audit.attacks["distance"].auc.estimate > 0.9
 
 
-def test_refits_of_nothing_show_nothing():
+def test_refits_of_a_null_synthesizer_show_no_leak():
     """Twelve audits of null synthesizers at 95 %: three or more floors above 0 happen in 2 %."""
     wrong = 0
     for seed in range(12):

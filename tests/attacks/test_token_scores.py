@@ -70,7 +70,7 @@ def naive(rows, text):
 
 
 @pytest.mark.parametrize("block", [7, 100, 2**20])
-def test_every_score_is_the_naive_one_whatever_the_blocks(monkeypatch, block):
+def test_scores_equal_the_naive_ones_for_any_block_size(monkeypatch, block):
     monkeypatch.setattr(module, "_BLOCK", block)
     frame = tokens_of()
     texts = {f"d{k}": f"text {k} " * (k + 1) for k in range(30)}
@@ -86,7 +86,7 @@ def test_every_score_is_the_naive_one_whatever_the_blocks(monkeypatch, block):
     assert not result.missing
 
 
-def test_what_scores_need_is_said():
+def test_missing_inputs_of_scores_are_reported():
     required = ["record", "member", "position", "logprob"]
     result = scored(tokens_of()[required])
     assert set(result.scores) == {"loss", "min-k"}
@@ -94,7 +94,7 @@ def test_what_scores_need_is_said():
     assert "texts" in result.missing["zlib"]
 
 
-def test_a_reference_for_some_documents_only_is_no_reference():
+def test_a_reference_for_some_documents_only_is_not_used():
     frame = tokens_of()
     frame.loc[frame["record"] == "d3", "reference_logprob"] = None
     result = scored(frame)

@@ -53,7 +53,7 @@ def test_extreme_arguments(mu):
     assert smallest == math.inf or curve.delta(smallest) <= 5e-324
 
 
-def test_no_shift_tells_nothing():
+def test_zero_shift_gives_blind_guessing():
     curve = GaussianCurve(0.0)
     assert curve.advantage == curve.delta(3.0) == curve.epsilon(0.0) == curve.leak() == 0.0
     assert curve.tpr(0.3) == 0.3

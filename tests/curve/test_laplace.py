@@ -71,7 +71,7 @@ def test_hockey_stick_is_sound_and_tight():
         assert F(LaplaceCurve(reach).delta(eps)) <= high * (1 + TIGHT) + GRAIN
 
 
-def test_beyond_the_reach_there_is_nothing():
+def test_the_curve_vanishes_beyond_the_reach():
     for reach in REACHES:
         curve = LaplaceCurve(reach)
         assert curve.delta(reach) == curve.delta(reach * 2) == 0.0

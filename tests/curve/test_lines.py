@@ -155,7 +155,7 @@ def test_chain_of_analytic_curves_adds_their_parameters():
         assert general.tpr(alpha) == pytest.approx(twice.tpr(alpha), rel=1e-5)
 
 
-def test_chain_with_nothing_and_with_everything():
+def test_chain_with_the_trivial_and_the_vacuous_curve():
     pair = PolygonCurve.from_masses([0.5, 0.5], [0.25, 0.75])
     same, all_told = (
         PolygonCurve.from_masses([1.0], [1.0]),

@@ -134,7 +134,7 @@ def printed(text):
 
 
 @pytest.mark.parametrize("value", WRITTEN)
-def test_what_is_printed_keeps_the_target_as_it_was_written(value):
+def test_printed_parameters_meet_the_target(value):
     limit = F(str(value))
     for adjacency in ("replace-one", "add-remove"):
         accuracy, eta, _ = printed(explain(target_eta=value, adjacency=adjacency).summary())

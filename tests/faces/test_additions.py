@@ -205,7 +205,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, obj
 
 
 @pytest.mark.parametrize("what", ["option", "verb", "attack", "learner", "statistic"])
-def test_what_is_added_once_appears_on_every_face(
+def test_an_addition_appears_on_every_face(
     answers: dict[str, dict[str, object]], what: str
 ) -> None:
     assert answers[what] == dict.fromkeys(answers[what], True)

@@ -108,7 +108,7 @@ def run(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.output if done.exception is None else str(done.exception)
 
 
-def test_what_is_typed_reaches_python() -> None:
+def test_typed_options_reach_python() -> None:
     code, text = run(
         *("a.csv", "--rows", "1e3", "--columns", 'x,"y, z"', "--fpr", "0.5", "--fpr", "0.25"),
         *("--side", "right", "--twice", "--no-whole", "--part", "0.125"),
@@ -126,7 +126,7 @@ def test_what_is_typed_reaches_python() -> None:
     }
 
 
-def test_what_is_not_typed_is_pythons_default() -> None:
+def test_omitted_options_take_the_python_default() -> None:
     code, text = run("a.csv")
     assert code == 0
     given = ast.literal_eval(text)

@@ -37,7 +37,7 @@ def run(code, tmp_path, **environment):
     return python("-c", code, env=place | environment, code=None)
 
 
-def test_what_nobody_foresaw_is_one_sentence_and_a_private_file(tmp_path):
+def test_an_unexpected_error_gives_one_sentence_and_a_private_file(tmp_path):
     ran = run(UNFORESEEN, tmp_path)
     assert ran.returncode == 1
     assert ran.stdout == ""
@@ -212,7 +212,7 @@ def test_folders_in_use_and_those_of_others_stay(tmp_path, tmp_path_factory, mon
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
-def test_what_is_ours_goes_at_the_end_but_not_at_that_of_a_fork(tmp_path):
+def test_temporary_files_are_removed_at_exit_but_not_by_a_fork(tmp_path):
     script = (
         "import os, sys\n"
         "from memberbound.files import PrivateFolder\n"

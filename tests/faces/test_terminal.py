@@ -72,14 +72,14 @@ def test_a_terminal_that_cuts_lines_is_caught(summaries: dict[str, str]) -> None
 
 
 @given(st.lists(st.text("abc ≤%0", min_size=1), min_size=1), st.integers(30, 90))
-def test_no_word_is_lost_whatever_the_text(lines: list[str], width: int) -> None:
+def test_no_word_is_lost_from_any_text(lines: list[str], width: int) -> None:
     text = " ".join(" ".join(lines).split())  # no table: one space between words
     shown = wrap_text(text, width)
     assert shown.split() == text.split()
     assert all(len(line) <= width or " " not in line.strip() for line in shown.split("\n"))
 
 
-def test_kinds_are_told_apart_by_their_signs(summaries: dict[str, str]) -> None:
+def test_kinds_differ_in_their_signs(summaries: dict[str, str]) -> None:
     study = summaries["study"]
     found = {kind for _, _, kind in kinds_in(study, measures=True)}
     assert found == {"certificate", "audit", "estimate", "unproved"}
@@ -150,7 +150,7 @@ def test_help_is_in_groups() -> None:
     assert all(len(line) <= 80 for line in (shown + whole).split("\n"))
 
 
-def test_the_list_of_verbs_says_what_their_own_pages_say() -> None:
+def test_the_list_of_verbs_agrees_with_their_help_pages() -> None:
     """It is read from their sources, so that the help page imports none of them."""
     listed = typer.main.get_command(application([], VERBS))
     assert list(listed.commands) == list(VERBS)

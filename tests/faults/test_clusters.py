@@ -206,7 +206,7 @@ def test_a_scheduler_that_is_killed_and_started_again(cluster, people, asked, re
     assert reconnections
 
 
-def test_an_address_where_nobody_answers(people, monkeypatch):
+def test_an_address_without_a_scheduler(people, monkeypatch):
     monkeypatch.setattr("memberbound.learners.refits._FIRST", 0.5)
     for address in ("tcp://127.0.0.1:1", "nonsense://x", "127.0.0.1"):
         with pytest.raises(InputError, match="scheduler must be the address"):

@@ -57,7 +57,7 @@ def test_every_command(scenario):
         ("protect-half again+unpaired,killed", ("without its certificate",)),
     ],
 )
-def test_what_is_broken_on_purpose_is_caught(asked, words):
+def test_planted_defects_are_caught(asked, words):
     (said,) = examined(asked)
     found = [text for texts in said["wrong"].values() for text in texts]
     for word in words:
@@ -109,7 +109,7 @@ def test_a_worker_killed_in_any_fit_changes_no_answer(tmp_path, verb):
     print(verb, fits)
 
 
-def test_what_is_left_is_looked_at():
+def test_leftover_files_are_checked():
     """Negative control: half a file, a draft, a row in the temporary folder, a traceback."""
     good = Ran(0, "", {"out/r.csv": b"a,b\n1,2\n", "out/fits/fit-000000.npz": b"x" * 9})
     said = "memberbound: r.csv could not be written: full.\n"

@@ -128,7 +128,7 @@ def test_the_verifier_refuses_broken_tables():
     assert module.check_middle({0.0: good[0.0] / module.SCALE - 3e-5}, 60)[0.0] < 0
 
 
-def test_the_package_reads_what_the_maker_verified():
+def test_the_package_reads_the_verified_tables():
     module = maker()
     for function in tabulated_count_functions():
         values = module.read()[function.exponent] / module.SCALE

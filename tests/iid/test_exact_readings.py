@@ -112,7 +112,7 @@ def test_the_closed_bound_of_a_normal_mean_is_from_above():
         ([[0.5, 0.5]], None),
     ],
 )
-def test_what_is_no_law_is_refused(law, multiplicity):
+def test_invalid_laws_are_refused(law, multiplicity):
     with pytest.raises(InputError):
         checked_law(law, multiplicity)
 

@@ -79,7 +79,7 @@ def test_against_the_exact_density_in_25_digits(n, d, nu):
         assert truth <= value <= truth * (1 + mp.mpf("1e-9")) + mp.mpf("1e-16")
 
 
-def test_quadrature_error_is_what_it_claims():
+def test_the_quadrature_error_is_within_its_bound():
     """E R² = d and E 1 = 1 with the same nodes; bounded moments of known value."""
     for d in (1, 2, 3, 10, 1000, 10**6):
         radius, weight, error = gaussian_mean._radii(d, 1.0)

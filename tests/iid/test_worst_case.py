@@ -101,7 +101,7 @@ def test_monotone_in_gamma_below_and_above_one_and_in_n(weights, n, nus):
     assert 0 <= top <= 1
 
 
-def test_what_is_missing_from_one_is_added():
+def test_missing_mass_is_added():
     p = [0.5, 0.5 - 5e-10]
     assert leak_of_law(p, 100) >= leak_of_law([0.5, 0.5], 100) + 4.9e-10
     # The law with the missing mass on a rare atom of its own.

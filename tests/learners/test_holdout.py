@@ -71,7 +71,7 @@ def test_columns_of_a_model_follow_the_names_of_classes():
     assert predictions.probabilities.sum(axis=1) == pytest.approx(1)
 
 
-def test_targets_without_a_value_are_told():
+def test_targets_without_a_value_are_reported():
     texts, there = read_target(Values.of(["x", None, "1"]), numbers=False)
     assert (texts[there].tolist(), there.tolist()) == (["x", "1"], [True, False, True])
     _, there = read_target(Values.of([1.5, None, np.inf]), numbers=True)

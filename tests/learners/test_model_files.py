@@ -85,7 +85,7 @@ def test_a_pickle_runs_nothing_without_trust(ending, tmp_path):
     assert sign.exists()
 
 
-def test_a_trusted_pickle_answers_and_says_so(tmp_path, people, pipeline):
+def test_a_trusted_pickle_predicts_with_a_note(tmp_path, people, pipeline):
     joblib.dump(pipeline, tmp_path / "model.joblib")
     found = load_model(tmp_path / "model.joblib", trust=True)
     assert np.array_equal(found.answers(people).table, pipeline.predict_proba(people))
@@ -118,7 +118,7 @@ def skops() -> Any:
     return import_optional("skops.io", "for tests", "skops")
 
 
-def test_skops_knows_every_estimator_though_wrappers_are_not_imported(skops):
+def test_skops_trusts_every_estimator_without_importing_wrappers(skops):
     from sklearn.utils import all_estimators
     from skops.io._trusted_types import SKLEARN_ESTIMATOR_TYPE_NAMES
 
@@ -221,7 +221,7 @@ def test_lightgbm_text_answers_as_the_model_did(lightgbm, tmp_path, iris):
     np.testing.assert_allclose(found.answers(x).table, value.predict(x))
 
 
-def test_lightgbm_knows_its_categories(lightgbm, tmp_path, people):
+def test_lightgbm_keeps_its_categories(lightgbm, tmp_path, people):
     x = people[["age", "town"]].astype({"town": "category"})
     y = (people["rich"] == "yes").astype(int)
     model = lightgbm.LGBMClassifier(

@@ -26,7 +26,7 @@ def collected(work, workers=2, pieces=PIECES, batches=None):
     return dict(pairs)
 
 
-def test_every_piece_comes_back_once_whatever_the_number_of_workers(tmp_path):
+def test_every_piece_returns_once_for_any_number_of_workers(tmp_path):
     for workers in (1, 2, -1, None):
         for batches in (None, 1):
             assert collected(Square(tmp_path), workers, batches=batches) == SQUARES
@@ -54,7 +54,7 @@ def test_work_that_cannot_travel_is_done_here(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_work_raises_is_passed_on(tmp_path, workers):
+def test_exceptions_of_workers_are_passed_on(tmp_path, workers):
     """Also an OSError, which is how a connection to a cluster breaks."""
     with pytest.raises(OSError, match=r"piece [13459]"):
         collected(Raises(tmp_path), workers)
@@ -63,7 +63,7 @@ def test_what_work_raises_is_passed_on(tmp_path, workers):
 # ── What names a run ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_arrays_are_told_apart_by_values_shape_type_and_place():
+def test_digests_of_arrays_depend_on_values_shape_type_and_position():
     base = np.arange(6.0).reshape(2, 3)
     others = [
         base.reshape(3, 2),
@@ -91,6 +91,6 @@ def test_another_process_gives_the_same_name():
     assert python("-c", code, env={"PYTHONHASHSEED": "5"}).stdout.strip() == here
 
 
-def test_what_cannot_be_described_is_refused():
+def test_objects_without_a_digest_are_refused():
     with pytest.raises(InputError, match="picklable"):
         fingerprint(DecisionTreeClassifier(max_depth=lambda: None))

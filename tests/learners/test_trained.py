@@ -10,7 +10,7 @@ from memberbound.errors import InputError
 from memberbound.learners.trained import Answers, TrainedModel, available_if, rows_as_trained
 
 
-def test_a_pipeline_is_asked_with_raw_rows(people, pipeline):
+def test_a_pipeline_receives_raw_rows(people, pipeline):
     said = TrainedModel.of(pipeline).answers(people.iloc[:, ::-1])  # any order, further columns
     assert said.access == "probabilities"
     assert said.classes.tolist() == ["no", "yes"]
@@ -81,7 +81,7 @@ def test_a_method_is_available_as_in_scikit_learn(decorator):
     assert type(model_with(decorator, out_of_memory)).classes.__doc__ == "Say which."
 
 
-def test_a_lack_of_memory_is_no_lack_of_the_method():
+def test_a_memory_error_is_not_mistaken_for_a_missing_method():
     with pytest.raises(MemoryError):
         hasattr(model_with(available_if, out_of_memory), "classes")
     assert not hasattr(model_with(sklearn_available_if, out_of_memory), "classes")

@@ -114,7 +114,7 @@ def test_one_column_counts_equal_draws_together():
     assert beside[0] == pytest.approx(beside[1], rel=1e-10)
 
 
-def test_zeros_certify_what_betting_says_about_zeros():
+def test_all_zeros_give_the_betting_bound_for_zeros():
     for level in (1.0, 3.0, 10.0):
         for draws in (5, 41, 42, 300):
             bound = float(betting_upper(np.zeros(draws), level)[0])
@@ -123,7 +123,7 @@ def test_zeros_certify_what_betting_says_about_zeros():
     assert zeros_certify(1, 1.0, 30.0)
 
 
-def test_ranges_are_scaled_and_every_column_is_paid_for():
+def test_ranges_are_scaled_and_the_error_is_shared_among_columns():
     rng = np.random.default_rng(4)
     table = rng.random((60, 3))
     level = log_error_shared(0.9, 3)
@@ -197,6 +197,6 @@ def test_mixtures_are_seen_to_reach_their_level_exactly():
         ([], [], []),
     ],
 )
-def test_mixtures_that_are_none_are_refused(totals, exponents, weights):
+def test_invalid_mixtures_are_refused(totals, exponents, weights):
     with pytest.raises(InputError):
         mixture_upper(totals, exponents, weights, 0.05)

@@ -36,7 +36,7 @@ def test_last_true_is_the_double_next_to_the_switch(a, b, c):
 
 
 @given(FINITE, FINITE, FINITE, st.floats(allow_nan=True))
-def test_a_guess_changes_nothing_however_bad(a, b, c, guess):
+def test_a_bad_guess_does_not_change_the_root(a, b, c, guess):
     low, switch, high = sorted((a, b, c))
     if switch in (low, high):
         return
@@ -115,7 +115,7 @@ def test_the_least_scale_keeps_within_its_ends():
         least_scale(lambda x: math.nan, 1.0)
 
 
-def test_what_was_found_cheaply_is_confirmed_by_the_dear_function():
+def test_a_cheap_root_is_confirmed_with_the_expensive_function():
     assert confirmed(lambda x: 1 / x, 0.5, 2.0) == 2.0
     assert 2.0 <= confirmed(lambda x: 1 / x, 0.5, 1.99) <= 2.01
     with pytest.raises(SearchError, match="did not meet"):

@@ -124,7 +124,7 @@ def test_a_product_in_two_doubles_is_exact(a, b):
     assert F(float(product[0])) + F(float(error[0])) == F(a) * F(b)
 
 
-def test_arrays_round_up_by_what_was_asked():
+def test_arrays_round_up_by_the_given_steps():
     values = np.array([0.1, 1.0, 3.7e12, SMALLEST, 0.0, np.inf])
     for operations in (1, 4, 64):
         assert up_array(values, operations).tolist() == [up(v, operations) for v in values]

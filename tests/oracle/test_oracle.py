@@ -172,7 +172,7 @@ def test_a_claim_that_fails_once_or_a_variant_that_never_does_is_caught(
             bad()
 
 
-def test_a_loose_bound_is_caught_where_tightness_is_asked_for():
+def test_a_loose_bound_fails_a_tightness_check():
     broken = {"zero": lambda x: 0}
     assert_bound(lambda x: x * x + F(1, 100), SQUARES, broken, excess=F(1, 100))
     with pytest.raises(AssertionError, match="exceeds"):

@@ -62,7 +62,7 @@ def neighbouring_residuals(draw):
     st.sampled_from([1e-100, 0.25, 0.3, 1.0, 1e100]),
     st.sampled_from([1, 20, 30]),
 )
-def test_a_replaced_record_moves_leaf_sums_by_twice_the_clip(pair, clip, units):
+def test_the_sensitivity_of_leaf_sums_is_twice_the_clip(pair, clip, units):
     one, other = (
         leaf_sums(np.array(values), np.array(leaves), 4, clip=clip, units=units)
         for values, leaves in pair
@@ -225,7 +225,7 @@ def test_edges_rise_within_the_range(centre, spread, unit):
     assert 0 <= edges[0] <= edges[-1] <= 1
 
 
-def test_every_value_has_a_bin_of_its_own_making():
+def test_bins_and_leaves_cover_all_kinds_of_values():
     cells = (MISSING, int(cells_of(Values.of(pd.Series(["old"])))[0]))
     bins = boosting._Bins(ColumnCode("a", Scaling(0.0, 32.0, 16.0, 1e9), (), cells))
     values = Values.of(pd.Series([None, "old", "odd", "-7", "0.5", "31.5", "1e300"], dtype=object))
@@ -240,7 +240,7 @@ def test_every_value_has_a_bin_of_its_own_making():
 # What is learnt, and kept
 
 
-def test_what_no_line_can_tell_is_learnt():
+def test_boosting_learns_a_nonlinear_target():
     fresh = hills(seed=1)
     boosted, line = (fitted(hills(), learner=k, bounds=HILLS) for k in ("boosting", "logistic"))
     assert accuracy(boosted, fresh) > 0.85

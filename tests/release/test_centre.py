@@ -78,7 +78,7 @@ def test_izzo_raises_a_scale_that_its_pilot_got_wrong():
     assert result.noise_scale > 10
 
 
-def test_what_chooses_does_not_certify(monkeypatch):
+def test_the_pilot_is_independent_of_the_certifying_sample(monkeypatch):
     """The pilot's subsets are others than those of the certificate, and not counted among them."""
     counted, spawned = [], []
 

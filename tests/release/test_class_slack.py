@@ -54,7 +54,7 @@ class Seen(Exception):  # noqa: N818
     ("release", "private"),
     [(summarize, ("a",)), (summarize, ("a", "b")), (protect, ("ill",)), (synthesize, ("a", "b"))],
 )
-def test_naming_one_person_is_paid_for_in_every_private_column(
+def test_the_slack_covers_naming_one_person_in_every_private_column(
     monkeypatch, table, release, private
 ):
     def stop(eta, *, slack, **others):

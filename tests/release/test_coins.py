@@ -83,7 +83,7 @@ def options(size, **more):
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize(("size", "record"), GAMES)
-def test_whoever_knows_the_coins_gains_no_more_than_certified(monkeypatch, size, record, shared):
+def test_knowing_the_coins_gains_no_more_than_certified(monkeypatch, size, record, shared):
     """Without shared coins, the broken twin, the certificate is below what a knower reaches."""
     if not shared:
         monkeypatch.setattr(fitting, "public_coins", nullcontext)
@@ -254,7 +254,7 @@ def test_every_open_seed_is_closed_and_a_given_one_kept():
     assert result["baggingclassifier__verbose"] == 0
 
 
-def test_protect_says_that_coins_cannot_be_seeded():
+def test_protect_notes_coins_that_cannot_be_seeded():
     table = pd.DataFrame({"x": np.arange(60.0)})
     options = {"eta": 0.3, "record": "average", "pairs": 40, "insecure_seed": 1, "workers": 1}
     result = protect_half(

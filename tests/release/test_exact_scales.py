@@ -38,7 +38,7 @@ def from_above(value, exact, room=NEAR):
 # ── Budgets ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_replaced_record_moves_a_histogram_by_the_root_of_two():
+def test_the_sensitivity_of_a_histogram_is_the_root_of_two():
     before, after = np.array([5, 3, 2]), np.array([4, 3, 3])
     moved = F(int(np.square(before - after).sum()))
     assert from_above(F(HISTOGRAM_MOVES) ** 2, moved)
@@ -67,7 +67,7 @@ def test_shares_of_a_budget_never_pay_for_more_than_it_has(shares):
                 budget.take("more", more)
 
 
-def test_a_share_pays_once_and_for_the_stated_number_of_vectors():
+def test_a_share_is_spent_once_for_the_stated_number_of_vectors():
     part = Budget(1.0, 0.0).take("sums", 0.5)
     sums = part.sums(sensitivity=1.0, times=2)
     for _ in range(2):
@@ -78,7 +78,7 @@ def test_a_share_pays_once_and_for_the_stated_number_of_vectors():
         part.sums(sensitivity=1.0)
 
 
-def test_measured_sums_have_the_noise_that_was_paid_for():
+def test_measured_sums_have_the_noise_of_their_share():
     """30 000 draws; a scale off by 3 % would lie beyond six standard errors."""
     scale = 7.3
     drawn = noisy_release(np.full(30_000, 100.25), scale, InsecureSource(5)) - 100.25
@@ -90,7 +90,7 @@ def test_measured_sums_have_the_noise_that_was_paid_for():
                         stats.norm(0, spread).cdf).pvalue > 1e-6  # fmt: skip
 
 
-def test_what_is_read_off_a_budget_is_what_its_curve_says():
+def test_readings_of_a_budget_agree_with_its_curve():
     read = Budget(0.8, 1e-6).readings()
     with mp.workdps(40):
         # Either law is within the slack s of a normal one: both errors move by s.
@@ -139,7 +139,7 @@ def test_slack_is_that_of_every_coordinate_together(grid):
         assert from_above(floating_point_slack(law), exact)
 
 
-def test_errors_of_draws_cross_the_coarse_grid_no_more_often_than_it_pays_for():
+def test_errors_of_draws_cross_the_coarse_grid_no_more_often_than_its_slack():
     """P(crossing) by the density: an error e·(|x| + 1) around every border, any offset."""
     e, step = 1e-6, float(COARSE.steps(1.0))
     for offset in np.linspace(0, step, 17):
@@ -215,7 +215,7 @@ def test_root_mean_squares():
     assert np.square(rows).mean(axis=1) == pytest.approx(np.ones(50))
 
 
-def test_what_a_ledger_has_spent_is_the_root_from_above():
+def test_the_mu_spent_by_a_ledger_is_rounded_up():
     rng = Random(6)
     for _ in range(200):
         square = sum((F(rng.uniform(1e-6, 3)) ** 2 for _ in range(rng.randint(1, 9))), F(0))

@@ -45,7 +45,7 @@ class Fails:
 
 @pytest.mark.filterwarnings("ignore:.*A fit that fails releases zeros")
 @pytest.mark.parametrize("method", METHODS)
-def test_the_certificate_counts_what_a_failure_shows(method):
+def test_the_certificate_counts_failures_as_changes(method):
     """Failures on one half in 200 show; oracle: what they give away of a record in all of them."""
     fresh = FreshSubsets(SubsetGame(40, 20), 1)
     result = calibrate(
@@ -100,7 +100,7 @@ class Delicate(RegressorMixin, BaseEstimator):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_nobody_sees_that_the_fit_on_the_secret_failed(method, capfd, recwarn):
+def test_a_failed_fit_on_the_secret_is_not_visible(method, capfd, recwarn):
     X, y = np.arange(40.0)[:, None], np.sin(np.arange(40.0))
     settings = {"eta": 0.2, "pairs": 60, "insecure_seed": 3, "n_jobs": 1}
     model = HalfPrivate(Delicate(), method=method, query=X[:1], **settings)

@@ -129,7 +129,7 @@ def sums_of(features, target, loss, theta, *, clip, intercept, block=10**9):
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_one_replaced_record_moves_the_computed_sum_by_no_more_than_is_paid_for(name):
+def test_the_computed_sum_has_at_most_the_stated_sensitivity(name):
     features, loss, target = problem(name, rows=40)
     draws = np.random.default_rng(3)
     theta = draws.normal(size=(5, loss.outputs))
@@ -170,7 +170,7 @@ def test_rounding_of_a_sum_stays_within_its_share_of_the_sensitivity():
     assert off <= allowed**2
 
 
-def test_opposite_records_are_as_far_apart_as_is_paid_for():
+def test_opposite_records_attain_the_stated_sensitivity():
     loss, target = loss_and_target("logistic", [1, 0])
     far = np.full((2, 1), 1e6)
     zero = np.zeros((2, 1))
@@ -257,7 +257,7 @@ def test_noise_of_the_path_is_root_steps_times_that_of_one():
     assert Fraction(scale(2.0, 100, 0.3)) ** 2 >= exact
 
 
-def test_a_part_pays_once_and_for_no_more_vectors_than_it_was_told():
+def test_a_share_is_spent_once_and_for_no_more_vectors_than_stated():
     part = Budget(1.0, 0.0).take("counts", 0.25)
     sums = part.sums(sensitivity=1.0, times=2)
     assert sums.scale == pytest.approx(2 * math.sqrt(2))
@@ -340,7 +340,7 @@ def test_no_default_path_draws_more_than_was_allowed_for_before(width, outputs, 
 
 
 @pytest.mark.parametrize("learner", ["logistic", "ridge"])
-def test_tuning_is_paid_for(monkeypatch, learner):
+def test_tuning_is_charged_to_the_budget(monkeypatch, learner):
     """Trials and their scores are parts of one budget, and a record moves a score by at most 1."""
     moved, sums = {}, BudgetShare.sums
 

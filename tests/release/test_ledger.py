@@ -49,7 +49,7 @@ def test_everything_together_keeps_the_limit(ledger):
     assert Budget(ledger.limit_mu * 1.0001, ledger.limit_slack).curve().eta > 0.1
 
 
-def test_what_is_spent_is_that_of_one_release_of_the_squares_root(ledger):
+def test_spending_composes_as_the_root_of_the_sum_of_squares(ledger):
     for mu in (0.1, 0.2, 0.05):
         spend(ledger, Budget(mu, 1e-9))
     now = reread(ledger)
@@ -59,7 +59,7 @@ def test_what_is_spent_is_that_of_one_release_of_the_squares_root(ledger):
     assert now.slack >= 3e-9
 
 
-def test_what_is_left_fits_and_a_little_more_does_not(ledger):
+def test_the_budget_left_fits_and_slightly_more_does_not(ledger):
     spend(ledger, Budget.for_eta(0.05, slack=1e-9))
     left = reread(ledger).left_eta
     with pytest.raises(InputError, match="at most"):
@@ -92,7 +92,7 @@ class OfSamples(Budget):
         (Budget(0.05, 1e-9, source=InsecureSource(1)), "seed"),
     ],
 )
-def test_what_cannot_be_entered_is_refused(ledger, budget, word):
+def test_unsuitable_releases_are_refused(ledger, budget, word):
     assert ledger.limit_slack == 1e-4
     with pytest.raises(InputError, match=word):
         spend(ledger, budget)
@@ -100,7 +100,7 @@ def test_what_cannot_be_entered_is_refused(ledger, budget, word):
 
 
 @pytest.mark.parametrize("error", [InputError, KeyboardInterrupt])
-def test_whatever_comes_after_the_reservation_it_counts(ledger, error):
+def test_a_reservation_counts_after_any_failure(ledger, error):
     """Even a refusal: it may depend on noise that was drawn."""
 
     def stop():
@@ -396,7 +396,7 @@ def changed(content, **keys):
         lambda c: changed(c, releases=[c["releases"][0] | {"what": 7}]),
     ],
 )
-def test_what_is_no_ledger_is_refused_and_left_alone(ledger, damage):
+def test_other_files_than_ledgers_are_refused_and_unchanged(ledger, damage):
     spend(ledger)
     text = damage(json.loads(ledger.path.read_text()))
     ledger.path.write_text(text)
@@ -438,7 +438,7 @@ def test_a_verb_enters_its_release_and_is_refused_beyond_the_limit(ledger, tmp_p
     assert reread(ledger) == now
 
 
-def test_what_is_refused_before_the_noise_costs_nothing(ledger):
+def test_a_refusal_before_the_noise_costs_no_budget(ledger):
     with pytest.raises(InputError, match="rows"):
         protect(PEOPLE.head(30), target="old", ledger=ledger)
     assert reread(ledger).mu == 0

@@ -128,7 +128,7 @@ def table(seed=0, rows=600):
 
 
 @pytest.mark.parametrize("value", [1e3, -1e18, np.nan, np.inf, 0.0])
-def test_a_replaced_record_moves_a_sum_by_at_most_two_clips(monkeypatch, value):
+def test_the_sensitivity_of_a_sum_is_at_most_two_clips(monkeypatch, value):
     """Neighbours with the same coins, for every record of a sample that crosses blocks."""
     rows, wanted = table()
     before = sums_of(rows, wanted, monkeypatch)
@@ -212,7 +212,7 @@ def gradient_sum(factory, rows, wanted, clip):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_steps_of_neighbours_differ_by_two_clips_whatever_the_layers(monkeypatch, name):
+def test_steps_of_neighbours_differ_by_two_clips_for_any_layers(monkeypatch, name):
     """The same coins, and noise that forgets the table: every step of training is compared."""
     factory, steps, clip = NETWORKS[name], 3, 0.7
     probe_training(make_module(factory, 3, 2), 3, 2)
@@ -280,7 +280,7 @@ def test_a_sample_takes_one_row_of_a_person_and_each_in_its_turn():
     assert sum(row in range(1, 51) for row in taken) == pytest.approx(360, abs=4 * 6)
 
 
-def test_answers_of_persons_do_not_depend_on_where_their_rows_stand(monkeypatch):
+def test_outputs_for_persons_do_not_depend_on_row_order(monkeypatch):
     """One more row of somebody moves all others; in blocks their last digits move too."""
     draws = np.random.default_rng(0)
     rows = pd.DataFrame({"who": np.arange(90) // 2, "a": draws.uniform(-1, 1, 90)})
@@ -470,7 +470,7 @@ def test_a_network_that_mixes_rows_only_while_it_trains_is_refused(name):
         probe_training(made, 3, 2)
 
 
-def test_what_mixing_while_training_would_do_to_a_sum(monkeypatch):
+def test_a_module_that_mixes_rows_breaks_the_sensitivity(monkeypatch):
     """One record moves the sum by more than two clips, which the certificate rests on."""
     mixing, (rows, wanted) = MIXING["mean of the inputs"], table()
     before = sums_of(rows, wanted, monkeypatch, rate=1.0, factory=mixing)

@@ -175,7 +175,7 @@ def test_a_file_that_changes_between_two_shares_is_refused(file, client, tmp_pat
             cell_counts(there, "age")
 
 
-def test_rows_come_here_in_the_order_that_was_asked_for(file, client):
+def test_rows_are_fetched_in_the_requested_order(file, client):
     places = np.random.default_rng(1).permutation(ROWS)[:900]
     here, there = read_secret_columns(file, {}, columns=COLUMNS), records_there(file, client)
     for name, values in there.take(places).columns.items():
@@ -191,7 +191,7 @@ def _refusal(part):
     raise InputError("no.")
 
 
-def test_what_fails_on_a_worker_quotes_no_row(file, client, caplog):
+def test_errors_on_workers_quote_no_row(file, client, caplog):
     there = records_there(file, client)
     with pytest.raises(MemberboundError, match=r"^a worker failed \(ValueError\)\.$"):
         there.shards.sum(_secret_failure)
@@ -202,7 +202,7 @@ def test_what_fails_on_a_worker_quotes_no_row(file, client, caplog):
     assert "job" not in caplog.text
 
 
-def test_what_a_cluster_cannot_do_is_refused(file, client, tmp_path, monkeypatch):
+def test_unsupported_requests_to_a_cluster_are_refused(file, client, tmp_path, monkeypatch):
     plain = tmp_path / "people.csv"
     pd.read_parquet(file).to_csv(plain, index=False)
     with pytest.raises(InputError, match="Parquet or Arrow file"):

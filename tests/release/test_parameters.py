@@ -80,7 +80,7 @@ def test_one_class_of_two(estimator):
             assert (statistic.model(vector).predict(X[rows]) == wanted).all()
 
 
-def test_the_shell_knows_nothing_of_the_data():
+def test_the_shell_does_not_depend_on_the_data():
     first = FittedParameters.of(LogisticRegression(), people(TWO))
     other = FittedParameters.of(
         LogisticRegression(), Population(TWO[0] * 7 + 1, TWO[1], np.array([0, 1]))

@@ -122,7 +122,7 @@ def allowed():
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_all_rows_of_a_person_move_the_sums_by_no_more_than_is_paid_for(monkeypatch, release):
+def test_all_rows_of_a_person_have_at_most_the_stated_sensitivity(monkeypatch, release):
     table = stays()
     seen, first = replay(monkeypatch, release, table)
     worst = 0.0
@@ -150,7 +150,7 @@ def test_weights_that_are_forgotten_are_caught(monkeypatch, release):
 
 
 @pytest.mark.parametrize("release", [r for r in RELEASES if r != "svm"])
-def test_the_order_of_rows_decides_nothing(release):
+def test_results_do_not_depend_on_row_order(release):
     """Bit by bit, with real noise: engines without an order may give rows in any."""
     table = stays()
     shuffled = table.sample(frac=1.0, random_state=1)
@@ -158,7 +158,7 @@ def test_the_order_of_rows_decides_nothing(release):
 
 
 @pytest.mark.parametrize("learner", ["logistic", "boosting"])
-def test_a_unit_with_one_row_each_is_no_unit(learner):
+def test_a_unit_with_one_row_each_changes_nothing(learner):
     table = stays().drop_duplicates("patient").drop(columns="visit_id")
     public = BOUNDS | {"amount": [0, 100]}
     options = {"target": "ill", "learner": learner, "eta": ETA, "bounds": public}
@@ -222,7 +222,7 @@ def test_the_rows_of_a_person_together_are_no_longer_than_the_clip(persons, clip
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_residuals_do_not_depend_on_where_a_row_stands(name):
+def test_residuals_do_not_depend_on_row_position(name):
     draws = np.random.default_rng(1)
     classes = 3 if name in ("softmax", "hinge") else 2
     target = draws.integers(0, classes, 500)
@@ -237,7 +237,7 @@ def test_residuals_do_not_depend_on_where_a_row_stands(name):
         assert (log_odds(scores[shift:]) == odds[shift:]).all()
 
 
-def test_blocks_and_places_change_no_bit(monkeypatch):
+def test_blocks_and_positions_change_no_bit(monkeypatch):
     records = read_records(stays()).group_by_person("patient")
     whole = observed("logistic", stays())
     monkeypatch.setattr(gradient, "BLOCK_ROWS", 17)
@@ -284,7 +284,7 @@ def test_a_person_of_fifty_rows_reaches_the_certificate_and_does_not_pass_it(mon
 # ── Bad input ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_one_person_who_has_all_rows_is_refused():
+def test_a_table_of_a_single_person_is_refused():
     table = stays().assign(patient=1).drop(columns="visit_id")
     with pytest.raises(InputError, match="at least two"):
         protect(table, target="ill", unit="patient", bounds=BOUNDS | {"amount": [0, 100]})
@@ -294,7 +294,7 @@ def test_one_person_who_has_all_rows_is_refused():
 
 @pytest.mark.parametrize("name", ["Nan", "null", "None", "<NA>"])
 @pytest.mark.parametrize("stored", ["csv", "objects"])
-def test_somebody_who_is_called_like_a_gap_is_one_person(name, stored, tmp_path):
+def test_a_person_named_like_a_missing_value_is_one_person(name, stored, tmp_path):
     table = stays().astype({"patient": object})
     table.loc[table["patient"].isin(range(10)), "patient"] = name
     source = table

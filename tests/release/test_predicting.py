@@ -85,7 +85,7 @@ def test_classes_come_back_as_the_table_has_them() -> None:
     assert protect_half(truths, target="ill", **QUICK).released.predict(table).dtype == bool
 
 
-def test_what_is_wrong_is_one_sentence(model, folder: Path) -> None:
+def test_bad_input_gives_one_sentence(model, folder: Path) -> None:
     new = made(10, 4)
     new.drop(columns=["town", "code"]).to_csv(folder / "short.csv", index=False)
     code, out, err = answered("predict", "model.skops", "short.csv", "--out", "no.csv", cwd=folder)
@@ -108,14 +108,14 @@ def test_what_is_wrong_is_one_sentence(model, folder: Path) -> None:
     assert (folder / "there.csv").read_text() == "kept"
 
 
-def test_a_statistic_is_no_model(tmp_path: Path) -> None:
+def test_a_statistic_cannot_predict(tmp_path: Path) -> None:
     path = tmp_path / "mean.safetensors"
     protect_half(made(50, 0), statistic="mean", columns=["income"], insecure_seed=1, out=path)
     with pytest.raises(InputError, match="a saved statistic or network"):
         predict(path, made(5, 0))
 
 
-def test_missing_values_and_new_categories_are_said(model) -> None:
+def test_missing_values_and_new_categories_are_reported(model) -> None:
     new = made(10, 4)
     usual = predict(model, new)
     gaps = new.assign(income=new["income"].where(new.index > 1))

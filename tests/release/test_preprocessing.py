@@ -64,7 +64,7 @@ def column(values):
 
 @settings(derandomize=True, deadline=None, max_examples=25)
 @given(values=st.lists(anything, min_size=2, max_size=8), place=st.integers(0, 7), other=anything)
-def test_a_replaced_record_changes_its_own_reading_only(values, place, other):
+def test_replacing_a_record_changes_only_its_own_reading(values, place, other):
     place %= len(values)
     changed = [*values[:place], other, *values[place + 1 :]]
     alone = np.arange(len(values)) != place
@@ -235,7 +235,7 @@ STEP = 2.0**-13
     values=st.lists(anything, min_size=1, max_size=6),
     unit=st.sampled_from([0.0, 1.0, 2.0**40]),
 )
-def test_whatever_a_record_holds_its_code_is_bounded(values, unit):
+def test_the_code_of_any_record_is_bounded(values, unit):
     codes = (
         ColumnCode("a", Scaling(-2.0, 5.0, 1.0, 0.5, unit), (), (3, 64, MISSING), False),
         ColumnCode("b", None, ("1", "x"), (), True),
@@ -460,7 +460,7 @@ def test_numbers_that_are_called_identifiers_are_left_out_if_their_values_hardly
     assert "patient_id" in fitted(table, bounds={"patient_id": [0, rows]}).columns
 
 
-def test_a_replaced_record_moves_the_number_of_different_values_by_at_most_one():
+def test_the_number_of_distinct_values_has_sensitivity_one():
     values = ["1", "1.0", "2", " 2", "nan", "None", "", "-0", "0", "x", "2020-01-01", "inf", "1e40"]
     rng = np.random.default_rng(0)
     moved, singles = set(), set()
@@ -481,7 +481,7 @@ def test_a_replaced_record_moves_the_number_of_different_values_by_at_most_one()
 # ── Public ranges ─────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_range_waits_for_a_private_scale_only_where_the_budget_pays():
+def test_a_range_gets_a_private_scale_only_if_the_budget_allows():
     bounds = read_bounds({"a": [0, 9], "b": ["x", "y"], "z": {"categories": [0, 1]}})
     features, mu = ["a", "b", "c"], 0.25
     needed = math.ceil(encoder_fit._RANGE_ROWS * rows_needed(2, mu))
@@ -491,7 +491,7 @@ def test_a_range_waits_for_a_private_scale_only_where_the_budget_pays():
     assert set(large) == {"b", "z"}
 
 
-def test_wide_bounds_are_as_good_as_none_and_stay_bounds():
+def test_wide_bounds_get_a_private_scale_within_them():
     draws = np.random.default_rng(0)
     table = pd.DataFrame({"a": draws.normal(50, 5, 4000), "b": draws.lognormal(3, 1, 4000)})
     table["b"] = table["b"].where(draws.random(4000) > 0.2)
@@ -512,7 +512,7 @@ def test_wide_bounds_are_as_good_as_none_and_stay_bounds():
     assert 48 <= scaling.low < scaling.high <= 52
 
 
-def test_a_range_in_which_nothing_lies_keeps_its_own_scale():
+def test_a_range_without_values_keeps_its_public_scale():
     table = pd.DataFrame({"a": np.full(4000, 5.0), "y": np.arange(4000) % 2 == 0})
     bounds = {"a": [1000, 2000], "y": [False, True]}
     model = fitted(table, "y", eta=0.1, bounds=bounds)
@@ -521,7 +521,7 @@ def test_a_range_in_which_nothing_lies_keeps_its_own_scale():
 
 
 @pytest.mark.parametrize("memory", [None, 100])
-def test_compact_rows_are_multiplied_exactly_as_the_numbers_they_stand_for(memory):
+def test_compact_rows_multiply_exactly_like_dense_rows(memory):
     """In memory and on disk, against the table of numbers in integers."""
     draws = np.random.default_rng(3)
     table = raw_table(900)

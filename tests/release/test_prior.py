@@ -21,7 +21,7 @@ FEW = [(8, 1), (8, 2), (8, 7)]
 
 
 @pytest.mark.parametrize(("population", "size"), FEW)
-def test_the_bare_statistic_keeps_what_is_refused(population, size):
+def test_the_bare_statistic_meets_the_refused_eta(population, size):
     """Why: the best attacker on it is always right, and gains min(k/N, 1 - k/N)."""
     each = gains(outputs_of(mean(VALUES, size=size), population, size), population, size, 0.0)
     assert each == pytest.approx(min(size, population - size) / population)
@@ -31,7 +31,7 @@ def test_the_bare_statistic_keeps_what_is_refused(population, size):
 @pytest.mark.parametrize("record", ["average", "every"])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("population", "size"), FEW)
-def test_a_promise_that_the_prior_alone_keeps_is_refused(population, size, method, record):
+def test_an_eta_that_holds_by_the_prior_alone_is_refused(population, size, method, record):
     game = SubsetGame(population, size, record)
     statistics = [mean(VALUES, size=size), callable_statistic(VALUES, np.median)]
     for statistic in statistics[: 1 if method == "crowd" else 2]:
@@ -55,7 +55,7 @@ def test_just_below_it_noise_is_added_and_holds(population, size, method):
     assert gains(outputs, population, size, 0.0).max() > eta
 
 
-def test_what_protect_and_the_estimator_refuse():
+def test_refusals_of_protect_and_the_estimator():
     table = pd.DataFrame({"x": np.linspace(0, 9, 24)})
     with pytest.raises(InputError, match="2 of 24"):
         protect_half(table, statistic="mean", size=2, eta=0.09, insecure_seed=1)
@@ -67,7 +67,7 @@ def test_what_protect_and_the_estimator_refuse():
         model.fit(rows, rows[:, 0], train=rows[:, 0] < 4)
 
 
-def test_a_few_swaps_that_change_a_sum_need_no_noise_and_the_note_says_so():
+def test_a_few_swaps_that_change_a_sum_need_no_noise():
     """Two values: half of the swaps change the count, so nobody gains more than a quarter."""
     values = np.repeat([0.0, 1.0], 6)
     result = calibrate(mean(values), FreshSubsets(SubsetGame(12, 6)), eta=0.3)
@@ -77,7 +77,7 @@ def test_a_few_swaps_that_change_a_sum_need_no_noise_and_the_note_says_so():
     assert each.max() <= result.certificate.value < 0.3
 
 
-def test_nothing_is_certified_depends_on_the_prior():
+def test_the_vacuous_gain_depends_on_the_prior():
     few = SubsetGame(100, 4)
     assert vacuous(0.04, "eta", largest_gain=few.largest_gain)
     assert not vacuous(0.04, "eta")

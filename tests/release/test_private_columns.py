@@ -55,7 +55,7 @@ def numbers_by_name_too(values, cells, named):
 
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("cells", ["first", "typed", "second"])
-def test_a_replaced_row_moves_a_look_by_at_most_the_root_of_two(cells, named):
+def test_the_sensitivity_of_a_look_is_at_most_the_root_of_two(cells, named):
     looked = {"first": FirstCells(None, named), "typed": FirstCells("0", named), "second": ZOOM}
     others = [1.0, 2.5, "N"]
     lengths, broken = [], []
@@ -75,7 +75,7 @@ def counts_of_persons(rows, cells, named):
 
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("second", [True, False])
-def test_a_replaced_person_moves_a_look_by_at_most_the_root_of_two(named, second, monkeypatch):
+def test_a_person_changes_a_look_by_at_most_the_root_of_two(named, second, monkeypatch):
     cells = ZOOM if second else FirstCells(None, named)
     others = [("p", 1.0), ("q", "N"), ("q", "M"), ("q", 3.0)]
     draws = np.random.default_rng(5)
@@ -212,7 +212,7 @@ def test_no_value_is_drawn_that_an_octave_excludes():
         assert drawn.tolist() == [0, 1]
 
 
-def test_a_code_among_numbers_leaves_a_gap_that_is_believed_only_where_it_stands_out():
+def test_the_gap_beside_a_code_is_rare():
     values = np.where(np.arange(9000) % 3 == 0, -1, 1000 + np.arange(9000) % 900)
     column = learn({"code": values}, 30.0, 40.0)["code"]
     cells = column.cells()

@@ -123,6 +123,6 @@ def test_bad_questions(people: pd.DataFrame, options: dict, words: str) -> None:
         protect_half(people.assign(same="no"), **options)
 
 
-def test_three_records_hide_nobody(people: pd.DataFrame) -> None:
+def test_three_records_are_refused(people: pd.DataFrame) -> None:
     with pytest.raises(InputError, match="at least 4 records"):
         protect_half(people[["age"]].iloc[:3], statistic="mean")

@@ -125,7 +125,7 @@ def test_neighbours_under_the_same_noise_are_published_alike(options, tmp_path):
 
 
 @pytest.mark.parametrize(("eta", "useless"), [(0.05, False), (0.4999999, True)])
-def test_a_bound_that_excludes_nothing_is_not_printed_as_one(eta, useless):
+def test_a_vacuous_bound_is_not_printed_as_a_bound(eta, useless):
     made = protect(people(), target="ill", bounds=BOUNDS, eta=eta, insecure_seed=1, baseline=0.5)
     told = [line for line in made.summary().splitlines() if line.startswith(("TPR", "a guess"))]
     assert len(told) == 5
@@ -164,7 +164,7 @@ def test_guesses_about_a_record_are_read_off_the_curve():
         ({"out": "model.csv"}, "must end in .skops, .json"),
     ],
 )
-def test_what_cannot_be_asked_is_one_sentence(options, words, tmp_path, monkeypatch):
+def test_bad_requests_give_one_sentence(options, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=words) as refused:
         protect(people(200), **(EVERY | options))
@@ -279,7 +279,7 @@ def notes(table, **options):
     return " | ".join(protect(table, **(EVERY | {"bounds": BOUNDS} | options)).warnings)
 
 
-def test_the_owner_is_told_what_is_odd_about_the_rows():
+def test_notes_for_the_owner_about_unusual_rows():
     table = people()
     table.loc[:4, "ill"] = "perhaps"
     note = notes(table, bounds=BOUNDS | {"city": ["Paris", "Lima"]})
@@ -296,7 +296,7 @@ def test_the_owner_is_told_what_is_odd_about_the_rows():
         assert ("values of 'paid' are within its bounds" in notes(written, bounds=bounds)) is told
 
 
-def test_a_release_no_better_than_a_constant_is_said_to_be_none():
+def test_a_release_no_better_than_a_constant_is_noted():
     draws = np.random.default_rng(0)
     table = people(300).assign(ill=draws.choice(["no", "yes"], 300, p=[0.1, 0.9]))
     found = protect(table, bounds=BOUNDS, **(EVERY | {"eta": 0.02}))
@@ -377,7 +377,7 @@ def test_the_estimator_trains_on_all_rows_of_raw_tables(tmp_path):
     assert np.array_equal(same.model.coefficients, model.released_.model.coefficients)
 
 
-def test_a_pipelines_own_preprocessing_is_replaced_and_that_is_said():
+def test_a_pipelines_preprocessing_is_replaced_with_a_note():
     table, fresh = people(), people(300, 1)
     bounds = {"age": [18, 90], "city": ["Rome", "Oslo", "Bern"], "y": ["no", "yes"]}
     raw = table[["age", "city"]]
@@ -428,7 +428,7 @@ def test_the_estimators_classes_are_of_the_targets_kind():
         ({"eta": 0.5}, "in \\(0, 0.5\\)"),
     ],
 )
-def test_what_the_estimator_refuses(options, words):
+def test_refusals_of_the_estimator(options, words):
     asked = {"estimator": LogisticRegression()}
     with pytest.raises(InputError, match=words):
         MembershipPrivate(**(asked | options)).fit(np.ones((50, 2)), np.arange(50) % 2)
@@ -479,7 +479,7 @@ AWKWARD = ["plain", "height, cm", "no", "a: b", "#x", 'q"', "Größe", "12", "- 
 
 
 @pytest.mark.parametrize("odd", [["word", "1", "no"], ["", "", ""], ["1", "2020-01-01", "yes"]])
-def test_what_a_record_changes_in_a_template_is_marked_for_the_owner(odd):
+def test_guesses_in_a_template_are_marked_for_the_owner(odd):
     rows = [[f"{k},5", f"{k % 28 + 1}/02/2021", "yes"] for k in range(60)]
     made = [
         memberbound.bounds(pd.DataFrame([*rows, last], columns=["a", "b", "c"]))
@@ -496,7 +496,7 @@ def test_what_a_record_changes_in_a_template_is_marked_for_the_owner(odd):
     assert (made[0].template != made[1].template) == (odd[0] == "word")  # the guesses do differ
 
 
-def test_a_template_has_every_column_and_nothing_of_the_table(tmp_path):
+def test_a_template_has_every_column_and_no_value(tmp_path):
     """Whatever the rows are: tables of the same kinds give the same file."""
     draws = np.random.default_rng(0)
     made = [

@@ -601,7 +601,7 @@ ONE_VALUE = {
 
 
 @pytest.mark.parametrize("case", ONE_VALUE)
-def test_a_table_is_read_whatever_one_value_is(tmp_path, case):
+def test_any_single_value_can_be_read(tmp_path, case):
     table = ONE_VALUE[case]
     plain, *others = (records.read_records(table.write(value, tmp_path)) for value in table.values)
     for other in others:
@@ -741,7 +741,7 @@ def test_no_time_decides_whether_there_is_a_release(monkeypatch, tmp_path, form)
 
 
 @pytest.mark.parametrize("value", [[1, 2], [10**5000], {"k": 1}, object()])
-def test_a_cell_of_a_list_is_read_whatever_it_holds(value):
+def test_any_cell_of_a_list_can_be_read(value):
     """The estimator takes lists as the reader does: a list within a list is one value."""
     table = [[k % 7, k % 3] for k in range(ROWS)]
     goal = ["no", "yes"] * (ROWS // 2)
@@ -768,7 +768,7 @@ def texts_of(values):
     ],
     ids=["text", "time"],
 )
-def test_what_breaks_the_rules_of_a_format_is_not_quoted(tmp_path, column, ending):
+def test_malformed_input_is_not_quoted(tmp_path, column, ending):
     path = stored(pa.table({"x": column, "y": [1, 2]}), tmp_path / f"t.{ending}")
     with pytest.raises(InputError, match="could not be read") as refusal:
         records.read_secret_columns(path, {})
@@ -874,7 +874,7 @@ def test_codes_of_arrow_are_as_long_as_all_words_need(words):
 
 
 @pytest.mark.parametrize("learner", ["ridge", "huber", "boosting"])
-def test_a_range_that_cannot_be_divided_is_refused_whatever_the_rows_are(learner):
+def test_a_range_that_cannot_be_divided_is_refused_for_all_rows(learner):
     """Its half is 0: rows of nothing but missing targets would pass, and one number would not."""
     goals = (["none"] * ROWS, ["none"] * (ROWS - 1) + ["7"])
     for goal in goals:

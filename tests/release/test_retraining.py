@@ -27,7 +27,7 @@ def normal_column(size=100, seed=0):
     return Column(np.random.default_rng(seed).normal(size=size), np.mean)
 
 
-def test_what_auto_stands_for():
+def test_methods_chosen_by_auto():
     average, every = SubsetGame(500, 250, "average"), SubsetGame(500, 250)
     assert resolve_method("auto", average, eta=0.05) == "neighbour"
     assert resolve_method("auto", every, eta=0.05) == "moment"
@@ -71,7 +71,7 @@ def test_every_record_by_refitting_covers_the_outlier():
 
 
 @pytest.mark.parametrize("method", ["neighbour", "moment", "izzo"])
-def test_a_constant_statistic_needs_no_noise_and_says_how_sure(method):
+def test_a_constant_statistic_needs_no_noise_at_the_stated_confidence(method):
     result = calibrate(Column(np.full(100, 0.1), np.mean), HALVES, eta=0.05, method=method)
     assert result.noise_scale == 0
     assert "No noise is needed" in result.details["note"]
@@ -79,7 +79,7 @@ def test_a_constant_statistic_needs_no_noise_and_says_how_sure(method):
     assert result.certificate.confidence == 0.95
 
 
-def test_same_seed_same_noise_whatever_the_number_of_workers():
+def test_the_noise_scale_does_not_depend_on_the_number_of_workers():
     asked = {"eta": 0.1, "pairs": 100} | PAIRS
     one, again, two = (
         calibrate(normal_column(), HALVES, workers=workers, **asked) for workers in (1, 1, 2)
@@ -99,7 +99,7 @@ def test_warnings_of_fits_are_passed_on_once():
     assert len(seen) == 1
 
 
-def test_nobody_waits_for_dask_who_has_no_cluster(monkeypatch):
+def test_dask_is_not_imported_without_a_cluster(monkeypatch):
     """Where it is installed, importing it takes longer than a small calibration."""
     monkeypatch.delitem(sys.modules, "distributed", raising=False)
     fit_groups(normal_column(), [[np.arange(50)]])

@@ -131,7 +131,7 @@ ORDER = ["id", "a", "group", "b", "x", "code", "y", "far"]
 
 @settings(max_examples=50, deadline=None)
 @given(sections(), st.integers(0, 5))
-def test_random_rules_hold_in_every_row_and_applying_them_again_changes_nothing(section, seed):
+def test_random_rules_hold_in_every_row_and_are_idempotent(section, seed):
     try:
         rules = read(section)
     except InputError:  # how often is counted below
@@ -165,7 +165,7 @@ def test_most_random_rules_are_accepted():
     assert sum(found is True for found in seen) > 20
 
 
-def test_rows_that_nothing_can_repair_are_exactly_contradictions():
+def test_rows_beyond_repair_are_exactly_contradictions():
     """Two implications on two small columns: whether a fixed point is always reached, by search."""
     wanted = [(c, v) for c in "ab" for v in WORDS]
     rules = [(i, t) for i in wanted for t in wanted if i != t]
@@ -230,7 +230,7 @@ def test_values_keep_their_type():
 
 
 @pytest.mark.parametrize("value", [1e300, math.inf, 2**70, "word", "9999-12-31"])
-def test_no_value_stops_a_release_that_was_paid_for(value):
+def test_no_value_stops_a_release_after_spending(value):
     frame = pd.DataFrame(
         {
             "word": pd.Series(["a", "b"], dtype=object),
@@ -250,7 +250,7 @@ def test_no_value_stops_a_release_that_was_paid_for(value):
     assert after.iloc[1].isna().tolist() == frame.iloc[1].isna().tolist()
 
 
-def test_a_chain_of_pairs_holds_whatever_the_order_they_are_written_in():
+def test_a_chain_of_pairs_holds_in_any_order():
     frame = pd.DataFrame({"a": [4, 1], "b": [3, 2], "c": [2, 3], "d": [1, math.nan]})
     section = {"at_most": [["c", "d"], ["a", "c"], ["b", "c"], ["a", "b"]]}
     after = read(section).apply(frame, frame.columns)
@@ -258,7 +258,7 @@ def test_a_chain_of_pairs_holds_whatever_the_order_they_are_written_in():
     assert broken(after, section) == []
 
 
-def test_rules_are_named_by_what_they_state():
+def test_rules_are_named_by_their_statement():
     section = implies(
         ({"a": ["p", None], "x": {"at_least": 2}}, {"b": None}), ({"x": {"at_most": 1.5}}, {"b": 3})
     )
@@ -286,7 +286,7 @@ def test_an_edge_belongs_to_the_group_above_it():
     assert after["then"].tolist() == ["before", "after", "after", None, "after"]
 
 
-def test_a_rule_about_a_column_that_was_left_out_is_left_out_with_what_is_derived_from_it():
+def test_rules_about_dropped_columns_are_dropped_with_derived_columns():
     section = {
         "derived": {
             "group": {"from": "text", "map": {"a": 1}},
@@ -465,7 +465,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_rules_are_refused_in_one_sentence_and_nothing_is_spent(name, tmp_path, monkeypatch):
+def test_bad_rules_are_refused_in_one_sentence_without_spending(name, tmp_path, monkeypatch):
     section, said = BAD[name]
     table = people(200).assign(kg=1.0, group="old", land="I")
     target = "kg" if name in ("a unique target", "a raised target") else "ill"

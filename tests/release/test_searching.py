@@ -65,7 +65,7 @@ def test_floor_is_returned_with_its_own_bound_when_it_passes():
     assert search(lengths, floor=1.0).scale > 4
 
 
-def test_what_never_moved_is_certified_only_as_far_as_the_draws_go():
+def test_a_constant_sample_certifies_only_what_its_size_allows():
     for draws in (100, 1000):
         result = search(np.zeros(draws))
         assert result.scale == 0.0

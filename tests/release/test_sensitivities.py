@@ -116,7 +116,7 @@ def test_a_model_with_private_classes_and_weights(paid):
 
 
 @pytest.mark.parametrize("rows", [10**5, 10**6 + 1])
-def test_numbers_of_coordinates_and_names_are_paid_in_the_slack(rows):
+def test_the_slack_covers_coordinates_and_names(rows):
     assert F(CLASS_SLACK) == F(1e-9)
     slack = release_slack(rows)
     draws = {"draws": lambda *_: rows}
@@ -220,7 +220,7 @@ def test_the_slack_of_synthetic_tables_covers_every_draw(bounded, monkeypatch):
     assert made.model.budget.slack >= release_slack(sum(drawn))
 
 
-def test_networks_pay_for_what_is_beside_them(monkeypatch):
+def test_networks_compose_with_the_other_releases(monkeypatch):
     """μ of earlier shares as one step of noise 2/μ, from below; η less the slack, from below."""
     rng = np.random.default_rng(0)
     for count in (1, 2, 5, 9):
@@ -274,7 +274,7 @@ def test_synthetic_tables(paid, monkeypatch):
 # ── Clipping ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_a_sum_of_clipped_gradients_moves_is_from_above():
+def test_the_sensitivity_of_clipped_gradients_is_an_upper_bound():
     rng = np.random.default_rng(1)
     clips, sizes = rng.uniform(0.01, 9, 210).tolist(), rng.integers(1, 10**7, 210).tolist()
     for clip, rows, block in zip(clips, sizes, [8192, 64, 1] * 70, strict=True):
@@ -316,7 +316,7 @@ def test_clipped_rows_are_never_longer_than_the_clip(outputs):
             assert long >= min(F(clip) ** 2, whole) * (1 - F(1, 10**12))
 
 
-def test_persons_are_cut_off_as_a_whole():
+def test_persons_are_clipped_as_a_whole():
     rng = np.random.default_rng(3)
     lengths, residuals = rng.uniform(0.5, 2, 60), rng.normal(size=(60, 2))
     starts = np.array([0, 1, 4, 20, 59])
@@ -342,6 +342,6 @@ def test_row_lengths_are_from_above():
     assert row_lengths(np.zeros(2), 3, 0.0).tolist() == [clipping._SHORTEST] * 2
 
 
-def test_a_budget_is_what_its_shares_are_taken_from():
+def test_shares_are_taken_from_the_budget():
     budget = Budget(1.5, 1e-9)
     assert F(budget.take("all").mu) ** 2 <= F(9, 4)

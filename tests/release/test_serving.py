@@ -57,7 +57,7 @@ ODD = pd.DataFrame(
 )
 
 
-def test_what_the_model_does_not_know_is_counted(model):
+def test_unknown_values_are_counted(model):
     said = predict(model, ODD).warnings
     assert said == (
         "'age' holds text instead of a number in 1 row ('old')",

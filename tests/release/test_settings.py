@@ -63,7 +63,7 @@ def recall(model):
         (GradientBoostingClassifier(max_depth=5, learning_rate=0.2), Settings(leaves=32, pace=2)),
     ],
 )
-def test_what_is_read(estimator, settings):
+def test_supported_settings(estimator, settings):
     assert checked_form(estimator).settings == settings
 
 
@@ -83,7 +83,7 @@ def test_what_is_read(estimator, settings):
         (GradientBoostingClassifier(max_depth=6), "max_depth must be at most 5"),
     ],
 )
-def test_what_is_refused_in_one_sentence(estimator, words):
+def test_unsupported_settings_are_refused_in_one_sentence(estimator, words):
     with pytest.raises(InputError, match=words) as refusal:
         fitted(estimator)
     assert str(refusal.value).count(". ") == 0
@@ -185,7 +185,7 @@ def test_no_record_weighs_more_than_1(monkeypatch, class_weight):
 
 
 @pytest.mark.parametrize("unit", [None, "who"])
-def test_every_part_pays_for_what_a_weighted_record_moves(monkeypatch, unit):
+def test_every_share_covers_the_sensitivity_of_a_weighted_record(monkeypatch, unit):
     """Truth: the sums of two tables that differ in one record, under the same noise."""
     rows = 400
     draws = np.random.default_rng(0)

@@ -88,7 +88,7 @@ def gradient_sum(monkeypatch, features, codes, block=NumberRows):
 
 
 @pytest.mark.parametrize("block", [NumberRows, Uncentred])
-def test_a_replaced_record_moves_a_centred_sum_by_no_more_than_is_paid_for(monkeypatch, block):
+def test_a_centred_sum_has_at_most_the_stated_sensitivity(monkeypatch, block):
     features, codes = table(8)
     most = 0.0
     for far in (np.zeros(4), CENTRE, CENTRE + 2.0, -CENTRE, np.full(4, 4.0)):

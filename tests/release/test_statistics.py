@@ -86,7 +86,7 @@ def test_one_odd_record_in_a_thousand_needs_noise_for_every_record_only():
     assert least_noise([0.0, 0.0, 0.0, 1.0], SubsetGame(4, 2), 0.4).noise.rms > 0
 
 
-def test_large_offsets_are_paid_for():
+def test_the_noise_covers_the_rounding_of_large_offsets():
     # Sums near 1e15 are rounded to eighths: the certificate must count that.
     rough = least_noise(DATA + 1e14, SubsetGame(6, 3, "average"))
     plain = least_noise(DATA, SubsetGame(6, 3, "average"))

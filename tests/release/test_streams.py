@@ -223,7 +223,7 @@ def test_arrays_beyond_the_limit_are_files_without_a_name(tmp_path, monkeypatch)
     assert id(mapped_file(other)) not in shared
 
 
-def test_a_full_disk_is_said_before_anything_is_written(monkeypatch):
+def test_a_full_disk_is_reported_before_writing(monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -233,7 +233,7 @@ def test_a_full_disk_is_said_before_anything_is_written(monkeypatch):
 
 
 @pytest.mark.parametrize("memory", ["", "2", "-1GB", "0MB", "much", "2 GB of RAM"])
-def test_a_size_that_is_none_is_refused(memory):
+def test_an_invalid_size_is_refused(memory):
     with pytest.raises(InputError, match="such as '2GB'"):
         size_in_bytes(memory)
 

@@ -199,7 +199,7 @@ def test_few_odd_values_do_not_decide_how_a_column_is_written():
     [Range(0, 90), Range(-5, 1e6), Range(0.5, 0.75), Range(18000, 18100)],
 )
 @pytest.mark.parametrize("writing", FORMATS)
-def test_what_is_drawn_is_in_its_cell(bound, writing):
+def test_draws_are_in_their_cell(bound, writing):
     cells = public_column("x", bound, writing)
     assert (np.diff(cells.edges) > 0).all()
     places = np.arange(cells.ordered)
@@ -353,7 +353,7 @@ def test_a_target_of_numbers_keeps_its_relation():
         (pd.DataFrame(dict.fromkeys(["id", "patient_id"], range(9000))), {}, "many people share"),
     ],
 )
-def test_what_cannot_be_is_refused(table, options, problem):
+def test_impossible_requests_are_refused(table, options, problem):
     options = {"eta": 0.3, "bounds": BOUNDS} | options
     if options["bounds"] is not None:
         options["bounds"] = {k: v for k, v in options["bounds"].items() if k in table}
@@ -383,5 +383,5 @@ def test_a_type_that_cannot_be_made_stops_no_release():
     ],
     ids=str,
 )
-def test_what_a_declared_type_says(kind, writing):
+def test_declared_types_are_respected(kind, writing):
     assert declared_writing(kind, "any") == writing

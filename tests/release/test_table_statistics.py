@@ -96,7 +96,7 @@ RECORDS = st.fixed_dictionaries(
 @pytest.mark.parametrize("statistic", TABLE_STATISTICS)
 @settings(max_examples=4)
 @given(old=RECORDS, new=RECORDS)
-def test_no_record_moves_more_than_is_paid_for(statistic, old, new):
+def test_no_record_exceeds_the_stated_sensitivity(statistic, old, new):
     rest = PEOPLE.head(30)
     tables = [pd.concat([rest, pd.DataFrame([record])], ignore_index=True) for record in (old, new)]
     with pytest.MonkeyPatch.context() as patch:
@@ -135,7 +135,7 @@ def test_the_farthest_records_use_it_up(statistic, least, monkeypatch):
     assert shift > promised
 
 
-def test_what_one_person_has_is_not_named():
+def test_values_of_a_single_person_are_not_named():
     odd = PEOPLE.assign(ward=["only me", *PEOPLE["ward"][1:]])
     names = released(odd, "histogram", bounds=None).names
     assert set(names) == {"a", "b", "c", "(other)"}

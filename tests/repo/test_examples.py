@@ -75,7 +75,7 @@ def test_every_question_is_answered():
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.long] if n in LONG else []) for n in SAYS]
 )
-def test_example_runs_and_says_so(name: str, tmp_path: Path) -> None:
+def test_example_runs_and_prints_its_result(name: str, tmp_path: Path) -> None:
     for package in NEEDS.get(name, ()):
         pytest.importorskip(package, reason=f"{package} is not installed")
     folders = {part: tmp_path / part for part in ("here", "home", "temporary")}
@@ -128,7 +128,7 @@ def test_gallery_shows_question_code_and_output(tmp_path: Path) -> None:
     assert "\n≤ 23\n```\n" in shown
 
 
-def test_gallery_says_what_it_could_not_run(tmp_path: Path) -> None:
+def test_gallery_lists_examples_that_could_not_run(tmp_path: Path) -> None:
     script = tmp_path / "far.py"
     script.write_text('"""How?"""\n\nimport no_such_package.at_all\n', encoding="utf-8")
     assert "(not run here: no_such_package not installed)" in gallery.section(script)

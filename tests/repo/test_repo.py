@@ -102,7 +102,7 @@ def test_every_dependency_is_explained() -> None:
     assert not declared - explained
 
 
-def test_ci_is_executable_and_what_the_workflow_runs() -> None:
+def test_ci_is_executable_and_run_by_the_workflow() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
     workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
     (job,) = workflow["jobs"].values()
@@ -146,7 +146,7 @@ def test_the_api_page_is_the_public_surface() -> None:
         assert f"{public.__module__}.{public.__name__}" == f"memberbound.{name}"
 
 
-def test_the_paper_cites_what_its_bibliography_holds() -> None:
+def test_the_paper_cites_exactly_its_bibliography() -> None:
     text = (ROOT / "paper" / "paper.md").read_text(encoding="utf-8")
     entries = (ROOT / "paper" / "paper.bib").read_text(encoding="utf-8")
     cited = set(re.findall(r"@(\w+)", text.split("---", 2)[2]))

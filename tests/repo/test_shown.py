@@ -94,7 +94,7 @@ def test_an_output_that_is_not_current_is_noticed(tmp_path: Path) -> None:
     assert shown.refreshed(page, tmp_path, run).endswith("\n1\n…\n3\n```\n")
 
 
-def test_a_command_that_is_not_run_says_why(tmp_path: Path) -> None:
+def test_a_command_that_is_not_run_has_a_reason(tmp_path: Path) -> None:
     page = "```console\n$ rm things\n```\n"
     with pytest.raises(ValueError, match="without saying why"):
         shown.refreshed(page, tmp_path, run)

@@ -47,7 +47,7 @@ def test_two_reports_side_by_side() -> None:
     assert undeclared == []
 
 
-def test_what_else_is_different_is_said() -> None:
+def test_other_differences_are_reported() -> None:
     other = later(eta=0.1, seed=3)
     other["data"]["sha256"] = "0" * 64
     said = memberbound.compare(sample(), other).sentence

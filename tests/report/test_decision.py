@@ -94,7 +94,7 @@ def test_everybody_can_read_the_pages(released):
     assert TERMS.findall(exact)
 
 
-def test_nothing_ever_says_what_no_software_can(released, tmp_path):
+def test_pages_make_no_claim_beyond_software(released, tmp_path):
     texts = {"docs": PAGE.read_text(encoding="utf-8")}
     for place, case in enumerate(all_cases(released)):
         makers = [render_decision, dpia_annex]
@@ -139,7 +139,7 @@ def test_the_number_in_the_sentence_and_in_the_picture_is_a_bound(upper):
     assert page.count('class="wrong"') == 100 - right
 
 
-def test_what_must_not_be_signed_says_so(released):
+def test_drafts_are_marked_as_not_for_signature(released):
     assert "Do not sign" in render_decision(of_release(released, "persons.json"))
     assert "Do not sign" not in render_decision(of_release(released, "model.json"))
     assert "Draft" in render_decision(of_study(sample()))
@@ -154,7 +154,7 @@ def test_what_must_not_be_signed_says_so(released):
     )
 
 
-def test_whom_it_protects_and_whose_limit_it_is(released, tmp_path):
+def test_the_protected_record_and_the_origin_of_the_limit(released, tmp_path):
     assert "All rows with it are that person" in render_decision(
         of_release(released, "persons.json")
     )
@@ -170,7 +170,7 @@ def test_whom_it_protects_and_whose_limit_it_is(released, tmp_path):
     assert "an unusual one may be much easier to find" in text
 
 
-def test_the_cost_is_that_of_the_study_or_what_people_say(released):
+def test_the_cost_comes_from_the_study_or_from_the_user(released):
     text = render_decision(of_study(sample()))
     assert "95.29\N{NO-BREAK SPACE}%" in text
     assert "for its owner only" in text
@@ -215,7 +215,7 @@ def test_persons_are_not_called_rows(released):
     assert "and the study is about" not in page
 
 
-def test_what_people_know_fills_the_pages(released, tmp_path):
+def test_user_facts_fill_the_pages(released, tmp_path):
     (template,) = re.findall(r"(?s)```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"))
     path = tmp_path / "about.yaml"
     path.write_text(template, encoding="utf-8")
@@ -239,7 +239,7 @@ def test_what_people_know_fills_the_pages(released, tmp_path):
             About.read(path)
 
 
-def test_what_was_weighed_is_not_published():
+def test_the_weighing_is_not_published():
     said = {field.name: f"said about {field.name}" for field in fields(About)}
     about = About(**(said | {"authors": ("said about authors",), "paper": "A4"}))
     case = of_study(sample(), about=about)

@@ -94,7 +94,7 @@ def test_an_svg_is_named_described_and_fit_for_a_strict_page(chart: Chart) -> No
 
 
 @pytest.mark.parametrize("chart", CHARTS.values(), ids=CHARTS)
-def test_a_file_of_its_own_brings_both_schemes(chart: Chart) -> None:
+def test_a_standalone_file_has_both_colour_schemes(chart: Chart) -> None:
     text = str(chart.to_dict()["svg"])
     light, dark = re.findall(r":root\{([^}]*)\}", text)
     assert "@media (prefers-color-scheme:dark)" in text
@@ -171,7 +171,7 @@ def test_awkward_texts_stay_texts(recwarn: Any) -> None:
     assert [str(w.message) for w in recwarn if "Glyph" in str(w.message)] == []
 
 
-def test_tables_hold_what_the_charts_draw() -> None:
+def test_tables_hold_the_data_of_the_charts() -> None:
     rows = {row[0]: row[1] for row in leaks().rows}
     assert rows == {"0.125": "5", "0.5": "9", "0.75": "1", "1": "12,345"}
     frontier = CHARTS["frontier"]
@@ -208,7 +208,7 @@ def swept(
     return charts.success_chart(grid, points, answer)
 
 
-def test_a_bound_that_excludes_nothing_is_not_drawn_as_one() -> None:
+def test_a_vacuous_bound_is_not_drawn_as_a_bound() -> None:
     curve = [0.6, 0.9, 0.99995, 1.0]
     grid = [0.5, 1.0, 2.0, 4.0]
     chart = swept(grid, curve, coupled=[0.7, None, 0.9, 0.9])

@@ -53,7 +53,7 @@ def test_registry_entry_has_the_registrys_fields(released):
     assert problems(entry | {"tier": 0}) == ["tier"]
 
 
-def test_a_secret_half_is_no_deployment_of_differential_privacy(released):
+def test_a_secret_half_is_not_exported_as_a_dp_deployment(released):
     with pytest.raises(InputError, match="no differential privacy"):
         registry_entry(case(released, "half.safetensors").published, About())
 
@@ -127,7 +127,7 @@ def test_an_output_checker_gets_a_record_of_acro(released, tmp_path):
     assert record["status"] == "fail"
 
 
-def test_checklist_answers_or_says_that_it_does_not(released):
+def test_checklist_marks_unanswered_questions(released):
     def rows(text):
         return [
             [cell.strip() for cell in line.split("|")[1:-1]]

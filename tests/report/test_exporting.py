@@ -94,7 +94,7 @@ def owner_types(kind, seen=()):
         yield from owner_types(hint, seen)
 
 
-def test_what_is_published_has_no_room_for_what_is_the_owners():
+def test_published_formats_have_no_field_for_owner_only_values():
     held = set(owner_types(Publication))
     assert held == {Publication, Promise, ReleasedFile}
     owners = set(owner_types(Report))
@@ -182,7 +182,7 @@ def unnoised(value):
     return None if isinstance(value, float) else value
 
 
-def test_card_of_a_release_says_what_its_certificate_says(released, tmp_path):
+def test_card_of_a_release_agrees_with_its_certificate(released, tmp_path):
     place = released / "one" / "model.json.certificate.json"
     said = json.loads(place.read_text())
     done = export(place, format="model-card", out=tmp_path / "card.md")
@@ -451,7 +451,7 @@ def test_new_run_holds_numbers_parameters_tags_and_files(store, tmp_path):
     assert json.loads(Path(copy).read_text(encoding="utf-8")) == report
 
 
-def test_a_run_for_everybody_holds_what_is_published(store, tmp_path, released):
+def test_a_public_run_holds_published_values_only(store, tmp_path, released):
     report = sample()
     entry = published_entry(published(report))
     run_id = export(report, format="mlflow").to_dict()["run_id"]
@@ -576,7 +576,7 @@ TARGET = "target = [a for a in sys.argv if a.startswith('--print-to-pdf=')][0].s
     ],
     ids=["nothing", "half a PDF", "one page", "failure"],
 )
-def test_browser_that_prints_nothing_useful_leaves_no_file(tmp_path, body, match, monkeypatch):
+def test_a_browser_that_prints_no_pdf_leaves_no_file(tmp_path, body, match, monkeypatch):
     monkeypatch.setenv("CHROME_BIN", str(fake_browser(tmp_path, body)))
     with pytest.raises(MemberboundError, match=match):
         export(sample(), format="decision", out=tmp_path / "x.pdf")

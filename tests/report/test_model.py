@@ -155,7 +155,7 @@ def test_read_gives_back_what_was_written(tmp_path: Path) -> None:
         (b"[" * 200_000, "nested"),
     ],
 )
-def test_read_says_what_is_wrong(tmp_path: Path, content: bytes, named: str) -> None:
+def test_read_reports_the_defect(tmp_path: Path, content: bytes, named: str) -> None:
     path = tmp_path / "report.json"
     path.write_bytes(content)
     with pytest.raises(InputError, match=named) as refused:

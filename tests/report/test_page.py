@@ -100,7 +100,7 @@ def rendered(request: Any) -> Rendered:
     return report, page, Reader(page)
 
 
-def test_the_page_stands_alone(rendered: Rendered) -> None:
+def test_the_page_is_self_contained(rendered: Rendered) -> None:
     _, page, reader = rendered
     assert len(page.encode()) < 600_000
     assert [attributes.get("type") for attributes in reader.all("script")] == [None]
@@ -168,7 +168,7 @@ def test_figures_have_words_and_numbers(rendered: Rendered) -> None:
         assert len(texts[str(attributes["aria-describedby"])]) > 60
 
 
-def test_nothing_empty_is_shown_as_a_proof(rendered: Rendered) -> None:
+def test_vacuous_bounds_are_not_shown_as_proofs(rendered: Rendered) -> None:
     report, page, reader = rendered
     assert "≤ 100 %" not in reader.text
     assert not report["sandwich"] or "no guarantee" in reader.text
@@ -192,7 +192,7 @@ def test_hostile_texts_stay_texts() -> None:
     assert {tag for tag, _ in reader.tags} <= OUR_TAGS
 
 
-def test_partial_reports_say_what_failed() -> None:
+def test_partial_reports_list_failed_steps() -> None:
     text = Reader(render(reports.partial())).text
     assert "This report is incomplete." in text
     assert "RuntimeError: the learner did not converge" in text
@@ -538,7 +538,7 @@ def test_the_first_screen_answers_five_questions(open_page: Any, place: Any) -> 
         assert re.search(answer, text), question
 
 
-def test_what_is_allowed_is_never_below_what_is_recommended() -> None:
+def test_the_allowed_rate_is_never_below_the_recommended_one() -> None:
     report = reports.sample()
     shown = {name: (str(value), words) for name, value, words in _headline(typed(report))}
     assert shown["With the remedy"][0] == "≤ 55 %"

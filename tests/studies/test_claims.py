@@ -121,7 +121,7 @@ def noise(upper: float, estimate: float = 0.9, id: str = "noise-every") -> Findi
     return Finding({}, ".", score=HoldoutScore("accuracy", estimate, 0.5), remedy=remedy)
 
 
-def test_the_command_makes_what_was_studied() -> None:
+def test_the_command_reproduces_the_studied_release() -> None:
     asked = {"columns": ("a", "height, cm"), "database_table": "people", "bounds": "b.yaml"}
     frame = noisy().rename(columns={"b": "height, cm"})
     context = context_of(frame, **asked | {"database_table": None})

@@ -45,7 +45,7 @@ def quick(only_steps) -> None:
     only_steps("certify", "explain")
 
 
-def test_the_given_model_is_what_the_report_is_about(quick, sides, tmp_path: Path) -> None:
+def test_the_report_is_about_the_given_model(quick, sides, tmp_path: Path) -> None:
     inside, others = sides
     inside.to_csv(tmp_path / "train.csv", index=False)
     others.to_csv(tmp_path / "test.csv", index=False)
@@ -94,7 +94,7 @@ def test_prices_are_held_against_the_given_model(quick, sides) -> None:
     assert nothing.score_before_estimate == score
 
 
-def test_a_model_that_shows_nothing_is_not_called_exposed(quick, sides) -> None:
+def test_a_model_without_a_shown_leak_is_not_called_exposed(quick, sides) -> None:
     inside, others = sides
     found = study(inside, target="y", model=fitted(inside, 1), nonmembers=others, quick=True)
     assert found.report.verdict.level == "unproved"
@@ -134,7 +134,7 @@ def test_another_model_is_another_study(quick, sides, tmp_path: Path) -> None:
     assert other.given != first.given
 
 
-def test_pipelines_are_retrained_as_what_stands_at_their_end(sides) -> None:
+def test_pipelines_are_retrained_as_their_last_step(sides) -> None:
     inside, others = sides
     x, y = inside[list("abc")], inside["y"]
     forest = make_pipeline(StandardScaler(), RandomForestClassifier(3)).fit(x, y)

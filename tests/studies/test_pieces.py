@@ -13,7 +13,7 @@ unit = st.floats(0, 1)
 
 
 @given(unit, unit, st.integers(1, 500))
-def test_accuracy_is_at_least_what_the_advantage_says(tpr, fpr, half) -> None:
+def test_accuracy_is_at_least_that_of_the_advantage(tpr, fpr, half) -> None:
     """The floor of a study: π(1 + TPR - FPR) ≤ accuracy, whatever the threshold, for π ≤ ½."""
     for rows in (2 * half, 2 * half + 1):
         prior = half / rows

@@ -91,7 +91,7 @@ WRITERS = (certified, population, audited, predicted, kept_fits, studied)
 
 
 @pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)
-def test_only_the_owner_reads_what_is_about_rows(tmp_path, umask, drafts, only_steps, write):
+def test_only_the_owner_can_read_files_about_rows(tmp_path, umask, drafts, only_steps, write):
     del umask
     only_steps("certify")
     out = tmp_path / "out"

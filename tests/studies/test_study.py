@@ -82,7 +82,7 @@ def test_every_step_is_done_and_both_files_are_there(done) -> None:
     checked(done.report.to_dict())
 
 
-def test_roles_may_stand_in_the_configuration(tmp_path) -> None:
+def test_roles_may_be_set_in_the_configuration(tmp_path) -> None:
     (tmp_path / "study.yaml").write_text("target: y\nroles: {a: category, b: identifier}\n")
     question = checked_question(read_configuration(tmp_path / "study.yaml"))
     data = StudyData.read(people(), question)
@@ -228,7 +228,7 @@ def test_a_quick_study_names_the_sample_that_it_is_about(hurried) -> None:
     assert hurried.report.question.quick
 
 
-def test_a_large_table_takes_fewer_models_unless_told(only_steps) -> None:
+def test_a_large_table_takes_fewer_models_by_default(only_steps) -> None:
     only_steps()
     wide = pd.concat([people(9000, seed) for seed in range(3)])
     plain = {name: value for name, value in FEW.items() if name != "shadows"}
@@ -240,7 +240,7 @@ def test_a_large_table_takes_fewer_models_unless_told(only_steps) -> None:
         checked_question({"target": "y", "quick": "very"})
 
 
-def test_what_was_left_out_of_the_rehearsal_is_left_out_of_the_release(only_steps) -> None:
+def test_columns_left_out_of_the_trial_are_left_out_of_the_release(only_steps) -> None:
     only_steps("audit", "protect-every")
     named = people(700).assign(who=[f"p{i}" for i in range(700)])
     (remedy,) = study(named, **FEW, quick=True).report.remedies
@@ -256,9 +256,7 @@ def test_what_was_left_out_of_the_rehearsal_is_left_out_of_the_release(only_step
         (BOUNDS | {"y": [0, 1]}, "bounds of 'y'"),
     ],
 )
-def test_a_refusal_of_all_rows_is_the_answer_with_what_would_help(
-    only_steps, bounds, reason
-) -> None:
+def test_a_refusal_of_all_rows_is_reported_with_a_remedy(only_steps, bounds, reason) -> None:
     only_steps("protect-every")
     found = study(people(60), **FEW, bounds=bounds).report
     assert found.steps[0].state == "impossible"
@@ -266,14 +264,14 @@ def test_a_refusal_of_all_rows_is_the_answer_with_what_would_help(
     assert "more rows" in found.verdict.advice
 
 
-def test_progress_says_which_step_of_how_many_and_never_goes_back(done, told) -> None:
+def test_progress_reports_the_step_and_never_decreases(done, told) -> None:
     steps = [label.rsplit(" (", 1)[1] for label, _, _ in told]
     assert list(dict.fromkeys(steps)) == [f"step {i} of 9)" for i in range(1, 10)]
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
     assert {total for _, _, total in told} == {1000 * sum(s.weight for s in steps_module.STEPS)}
 
 
-def test_resuming_with_another_question_or_table_uses_nothing_old(tmp_path, monkeypatch) -> None:
+def test_resuming_with_another_question_or_table_starts_afresh(tmp_path, monkeypatch) -> None:
     ran: list[str] = []
 
     def quick(step):
@@ -409,7 +407,7 @@ def test_no_record_changes_what_a_study_publishes(only_steps, tmp_path, case, un
         assert seen[1].data.rows == expected[0] - 1
 
 
-def test_more_rows_promise_nothing_to_records_with_new_values(only_steps) -> None:
+def test_more_rows_give_no_guarantee_for_records_with_new_values(only_steps) -> None:
     """What ``plan`` proves of single records holds for values that occur; new rows bring others."""
     draws = np.random.default_rng(5)
     rare = 2e-6
@@ -438,7 +436,7 @@ def test_more_rows_promise_nothing_to_records_with_new_values(only_steps) -> Non
 
 
 @pytest.mark.parametrize(("learner", "named"), [(None, False), ("logistic", True)])
-def test_what_was_chosen_by_looking_is_not_called_covered(only_steps, learner, named) -> None:
+def test_choices_made_on_the_data_are_not_called_covered(only_steps, learner, named) -> None:
     draws = np.random.default_rng(0)
     table = pd.DataFrame({"sex": draws.choice(["f", "m"], 9000), "y": draws.integers(2, size=9000)})
     only_steps("certify")
@@ -492,7 +490,7 @@ def test_bad_options_are_refused_before_any_work(options, said, only_steps, tmp_
     assert not (tmp_path / "out").exists()
 
 
-def test_an_earlier_report_is_not_overwritten_unasked(tmp_path, only_steps) -> None:
+def test_an_earlier_report_is_not_overwritten_without_force(tmp_path, only_steps) -> None:
     only_steps()
     (tmp_path / "report.json").write_text("mine", encoding="utf-8")
     with pytest.raises(InputError, match="--force"):
@@ -610,7 +608,7 @@ def test_persons_are_rehearsed_with_all_their_rows_as_they_are_released(only_ste
     assert any("each person's first row" in text for text in whole.assumptions)
 
 
-def test_all_rows_of_persons_are_trained_on_and_the_first_rows_of_others_are_asked_about(
+def test_training_uses_all_rows_of_persons_and_audits_first_rows_of_others(
     monkeypatch,
 ) -> None:
     table = visits(150)

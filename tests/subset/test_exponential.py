@@ -294,7 +294,7 @@ def test_bad_input_is_refused_in_a_sentence(changes, words):
         ExponentialMechanism(**arguments)
 
 
-def test_a_sensitivity_that_is_no_double_is_not_refused():
+def test_a_sensitivity_without_an_exact_double_is_accepted():
     losses = np.array([[1.0, 0.0]] + [[0.0, 0.0]] * 5)
     mechanism = ExponentialMechanism(losses, 3, 1.0, 1 / 3)
     assert mechanism.epsilon_population == pytest.approx(1.0, rel=1e-15)

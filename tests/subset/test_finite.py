@@ -107,7 +107,7 @@ def test_bounds_a_billionth_too_small_are_caught():
         ({0: "1"}, "fractions"),
     ],
 )
-def test_laws_that_are_none_are_refused(law, says):
+def test_invalid_laws_are_refused(law, says):
     with pytest.raises(InputError, match=says):
         finite_bounds(lambda d: law, SubsetGame(4, 2))
 

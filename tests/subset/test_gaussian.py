@@ -88,7 +88,7 @@ def test_never_above_the_population_epsilon():
         assert bounds.pmp_epsilon_upper <= dp_from_noise(sigma, 1e-4, profile.diameter)
 
 
-def test_success_covers_a_prior_that_is_no_double():
+def test_success_covers_a_prior_without_an_exact_double():
     """Equal records: the truth is the blind guess 2/3 exactly, which is not a double."""
     profile = NeighbourProfile.from_vectors(np.ones((6, 2)))
     for k in range(1, 6):

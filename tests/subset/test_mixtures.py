@@ -145,7 +145,7 @@ def test_equal_values_leak_nothing_and_twins_are_equal():
     np.testing.assert_array_equal(result.pmp_epsilon[0::2], result.pmp_epsilon[1::2])
 
 
-def test_what_is_out_of_reach_is_vacuous_not_wrong():
+def test_unreachable_bounds_are_vacuous_but_valid():
     values = np.random.default_rng(0).standard_normal(60) * 1e12
     result = mixture_bounds(values, SubsetGame(60, 30), sigma=1.0, delta=1e-5)
     assert np.isinf(result.pmp_epsilon).all()

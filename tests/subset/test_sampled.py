@@ -157,7 +157,7 @@ def test_caps_hold_without_sampling():
 # ---- extremes ---------------------------------------------------------------------------------
 
 
-def test_equal_losses_tell_nothing():
+def test_equal_losses_leak_nothing():
     mechanism = ExponentialMechanism(np.tile([0.0, 3.0, 1.0], (6, 1)), 3, 5.0, 1.0)
     for delta in (0.0, 0.1):
         result = sampled_bounds(mechanism, subsets=100, delta=delta)

@@ -56,7 +56,7 @@ def test_all_rows_of_a_person_have_that_persons_value(tmp_path):
     assert pq.read_table(out).column(NAME).to_pylist() == [1 / alike[bags[who]] for who in whose]
 
 
-def test_an_existing_file_is_kept_unless_told(tmp_path):
+def test_an_existing_file_is_kept_without_force(tmp_path):
     table, out = pa.table({"x": [1, 1]}), tmp_path / "a.csv"
     out.write_text("precious")
     with pytest.raises(InputError, match="must not exist yet"):
@@ -66,7 +66,7 @@ def test_an_existing_file_is_kept_unless_told(tmp_path):
     assert out.read_text() == f"x,{NAME}\n1,0.5\n1,0.5\n"
 
 
-def test_nothing_is_left_behind_when_writing_fails(tmp_path):
+def test_a_failed_write_leaves_no_files(tmp_path):
     table, out = pa.table({"x": [1, 1, 2]}), tmp_path / "a.parquet"
     with pytest.raises(MemberboundError, match="every row once"):
         write_records(table, None, {2: 0.5}, out)  # no leak for the other count

@@ -110,7 +110,7 @@ def naive(recipe: Recipe, frame: pd.DataFrame) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("pooled", [True, False])
-def test_recipe_is_what_a_naive_loop_makes_of_new_rows(pooled):
+def test_the_recipe_agrees_with_a_naive_loop_on_new_rows(pooled):
     recipe = RECIPE if pooled else Recipe(RECIPE.rules)
     fresh = people()
     fresh.loc[:3, "city"] = "never seen"
@@ -171,7 +171,7 @@ def test_a_column_with_one_value_is_dropped(value, form):
     st.sampled_from([2, 4, 8, 16]),
 )
 @settings(deadline=None)
-def test_quantile_bins_are_nested_and_not_larger_than_asked(values, k):
+def test_quantile_bins_are_nested_and_within_the_size_limit(values, k):
     array = np.array(values, dtype=float)
     few, many = Bins(quantile_edges(array, k)), Bins(quantile_edges(array, 2 * k))
     assert len(few.edges) < k or len(few.edges) == 1
@@ -245,7 +245,7 @@ def test_broken_tables_are_refused():
         RECIPE.apply(people().drop(columns="age"))
 
 
-def test_the_target_may_be_absent_from_new_rows_and_changes_nothing():
+def test_the_target_may_be_absent_from_new_rows():
     pd.testing.assert_frame_equal(
         RECIPE.apply(people().drop(columns="y")), RECIPE.apply(people()).drop(columns="y")
     )

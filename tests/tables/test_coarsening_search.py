@@ -83,7 +83,7 @@ def test_smallest_safe_count_is_the_threshold(rows: int, leak: float) -> None:
     assert smallest_safe_count(10, 0.01, 0.95) is None
 
 
-def test_ladders_are_nested_and_lead_from_nothing_to_everything() -> None:
+def test_ladders_are_nested_from_dropped_to_unchanged() -> None:
     frame = telling(2000)
     ancestors = {c: ("vowel" if c in "ae" else "consonant",) for c in "abcdefgh"}
     for ladder in (
@@ -155,7 +155,7 @@ def weak(columns: int, values: int, nats: float) -> np.ndarray:
 
 @pytest.mark.parametrize(("columns", "values", "rows"), [(8, 8, 2000), (40, 5, 8000)])
 @pytest.mark.parametrize("nats", [0.0, 0.03])
-def test_a_kept_column_that_says_little_is_not_reported_as_nothing(
+def test_a_kept_column_with_little_information_is_reported(
     columns: int, values: int, rows: int, nats: float
 ) -> None:
     """Guessing shares from few rows costs as much as the column tells; the report must not."""
@@ -236,7 +236,7 @@ def test_reference_as_text_beside_a_typed_table(tmp_path) -> None:
     assert (len(typed.table), typed.validity) == (5000, "reference")
 
 
-def test_out_of_reach_says_what_was_reached() -> None:
+def test_an_unreachable_target_reports_the_best_value() -> None:
     with pytest.raises(InputError, match=r"security 0\.999 .*best expected was security ≈ 0\.9"):
         harden(telling(2000), security=0.999, target="y")
     with pytest.raises(InputError, match="record_leak"):

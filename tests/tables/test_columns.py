@@ -71,7 +71,7 @@ def containers(texts):
 
 
 @pytest.mark.parametrize("form", [*FORMS, "%d.%m.%Y", "%m/%d/%Y"])
-def test_a_text_reads_the_same_alone_and_among_others(form):
+def test_a_text_is_parsed_independently_of_others(form):
     draw = random.Random(form)
     alone = {text: read_value(text, form) for text in TEXTS}
     for _ in range(30):
@@ -81,7 +81,7 @@ def test_a_text_reads_the_same_alone_and_among_others(form):
                 assert same(pair, alone[text]), (text, texts, type(container))
 
 
-def test_an_object_reads_the_same_alone_and_among_others():
+def test_an_object_is_parsed_independently_of_others():
     draw = random.Random(1)
     for _ in range(300):
         values = draw.choices(OBJECTS + TEXTS, k=draw.randint(1, 6))
@@ -98,7 +98,7 @@ def test_an_object_reads_the_same_alone_and_among_others():
     st.integers(0, 99),
     st.sampled_from(TEXTS) | st.text(max_size=8),
 )
-def test_a_replaced_text_changes_its_own_row_only(texts, place, other):
+def test_replacing_a_text_changes_its_own_row_only(texts, place, other):
     place %= len(texts)
     changed = [*texts[:place], other, *texts[place + 1 :]]
     first, second = Values.of(texts), Values.of(changed)
@@ -230,7 +230,7 @@ def test_declared_forms():
         {"range": [0, 1], "unit": "kg"},
     ],
 )
-def test_forms_that_are_none_are_refused(bound):
+def test_invalid_forms_are_refused(bound):
     with pytest.raises(InputError):
         read_bounds({"x": bound})
 
@@ -290,7 +290,7 @@ def test_records_of_everything():
     assert read_records(np.eye(2)).columns["x1"].numbers.tolist() == [0.0, 1.0]
 
 
-def test_what_no_reader_can_read_is_refused_by_its_type():
+def test_unreadable_types_are_refused():
     for table in (pa.table({"a": [[1], [2]]}), pa.table({"a": [{"b": 1}, {"b": 2}]})):
         with pytest.raises(InputError, match="column 'a'"):
             read_records(table)

@@ -46,7 +46,7 @@ def read_back(path, *, secret):
 @pytest.mark.parametrize("secret", [False, True])
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
-def test_what_was_written_is_read(monkeypatch, tmp_path, name, end, secret):
+def test_written_records_are_read_back(monkeypatch, tmp_path, name, end, secret):
     monkeypatch.setattr(csv_records, "SECTION", 64)
     rows = texts(len(end))
     assert read_back(written(rows, ENDS[end], tmp_path / name), secret=secret) == rows
@@ -85,7 +85,7 @@ def test_repeated_headers_are_numbered_wherever_the_file_is_cut(end, size, last)
     assert found == (False, expected)
 
 
-def test_a_release_is_made_whatever_one_text_is(tmp_path):
+def test_any_single_text_can_be_released(tmp_path):
     path = tmp_path / "t.csv"
     for word in ("plain", "a\rb", "\r", 'say "\r"', "a\r\nb"):
         frame = pd.DataFrame({"note": ["red", "blue"] * 60, "ill": ["no", "yes"] * 60})
@@ -127,7 +127,7 @@ CASTS += ["strptime(a, '%Y')", "(CASE a WHEN '1' THEN 1 ELSE 86421 END)::TINYINT
 
 
 @pytest.mark.parametrize("cast", CASTS)
-def test_what_an_engine_cannot_convert_is_not_quoted(cast):
+def test_values_that_an_engine_cannot_convert_are_not_quoted(cast):
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE t AS SELECT * FROM (VALUES ('1'), ('{SECRET}')) AS v(a)")
     with pytest.raises(InputError, match="could not be read") as refusal:

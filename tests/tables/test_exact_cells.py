@@ -206,7 +206,7 @@ def objects(*values) -> pd.DataFrame:
         (objects(dt.date(2020, 1, 1), dt.date(2020, 1, 2)), 2),
     ],
 )
-def test_pandas_columns_keep_what_differs(frame, atoms):
+def test_pandas_columns_keep_distinct_values_distinct(frame, atoms):
     twice = pd.concat([frame, frame], ignore_index=True)
     profile = count_profile(twice)
     assert profile.atoms == atoms

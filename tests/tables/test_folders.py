@@ -39,7 +39,7 @@ def test_a_folder_is_one_table(tmp_path):
 
 
 @pytest.mark.parametrize("secret", [False, True])
-def test_the_name_of_a_folder_is_a_text_whatever_the_others_are(tmp_path, secret):
+def test_a_folder_name_is_text_regardless_of_the_others(tmp_path, secret):
     pq.write_to_dataset(ROWS, tmp_path / "t", partition_cols=["age"])
     read = values(tmp_path / "t", secret)
     assert read["age"] == sorted(str(age) for age in ROWS["age"].to_pylist())
@@ -51,7 +51,7 @@ def test_the_name_of_a_folder_is_a_text_whatever_the_others_are(tmp_path, secret
     assert len(more["age"]) == 43
 
 
-def test_a_folder_whose_files_differ_is_refused(tmp_path):
+def test_a_folder_with_inconsistent_files_is_refused(tmp_path):
     others = [
         ROWS.rename_columns(["age", "gender"]),
         ROWS.set_column(0, "age", ROWS["age"].cast("int32")),

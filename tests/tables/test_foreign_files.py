@@ -74,7 +74,7 @@ def edited(path, old, new):
     return path
 
 
-def test_whole_numbers_that_no_double_holds_stay_different(tmp_path):
+def test_large_whole_numbers_stay_distinct(tmp_path):
     openpyxl = pytest.importorskip("openpyxl")
     workbook = openpyxl.Workbook()
     for cell in ("n", 2**53, 777, 0.5):

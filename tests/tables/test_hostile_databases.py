@@ -50,7 +50,7 @@ def duckdb_views(secret):
     "kind", ["of a file", "of a text", "of names", "of settings", "of its own"]
 )
 @pytest.mark.parametrize("named", [True, False])
-def test_a_view_of_duckdb_is_no_table(tmp_path, secret, kind, named):
+def test_a_duckdb_view_is_refused(tmp_path, secret, kind, named):
     path = tmp_path / "people.duckdb"
     make_duckdb(path, [*STORED, duckdb_views(secret)[kind]])
     if named:
@@ -60,7 +60,7 @@ def test_a_view_of_duckdb_is_no_table(tmp_path, secret, kind, named):
     assert open_table(path).columns == ("age",)  # the only one
 
 
-def test_a_view_alone_is_not_offered(tmp_path, secret):
+def test_a_database_with_only_a_view_is_refused(tmp_path, secret):
     path = tmp_path / "people.duckdb"
     make_duckdb(path, [duckdb_views(secret)["of a file"]])
     with pytest.raises(InputError, match="no stored table"):
@@ -101,7 +101,7 @@ SQLITE = {
 
 
 @pytest.mark.parametrize("kind", SQLITE)
-def test_a_view_of_sqlite_is_no_table(tmp_path, kind):
+def test_an_sqlite_view_is_refused(tmp_path, kind):
     path = tmp_path / "people.sqlite"
     make_sqlite(path, [*STORED, SQLITE[kind]])
     with pytest.raises(InputError, match="stored table"):
@@ -126,7 +126,7 @@ def test_triggers_are_not_run_and_generated_columns_are_computed(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["people.sqlite"]
 
 
-def test_what_a_file_of_sqlite_defines_is_not_trusted(tmp_path, monkeypatch):
+def test_definitions_in_an_sqlite_file_are_not_trusted(tmp_path, monkeypatch):
     """A column that an unsafe function computes is refused: such functions need trust."""
     path = tmp_path / "people.sqlite"
     connect = sqlite3.connect

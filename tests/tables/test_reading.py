@@ -107,7 +107,7 @@ def test_arrays(tmp_path, kind):
         ("a\n\n\nx\n", [1, 2]),  # an empty line is the value null of the only column
     ],
 )
-def test_csv_means_what_it_says(tmp_path, text, expected):
+def test_csv_values_are_read_literally(tmp_path, text, expected):
     (tmp_path / "a.csv").write_bytes(text.encode())
     assert expanded(tmp_path / "a.csv") == expected
 

@@ -169,7 +169,7 @@ def test_a_target_that_cannot_be_learnt_is_refused(narrow, verb, target, words):
         ask()
 
 
-def test_a_whole_number_to_predict_needs_a_word():
+def test_a_whole_number_target_needs_a_role():
     frame = pd.DataFrame({"x": np.linspace(0, 1, 200), "y": range(200)})
     with pytest.raises(InputError, match="role 'number'"):
         read_examples(frame, "y")
@@ -227,7 +227,7 @@ def test_names_help():
 
 @settings(max_examples=20, derandomize=True, deadline=None)
 @given(st.integers(100, 400), st.integers(1, 400), st.integers(0, 2**32))
-def test_independent_whole_numbers_are_no_identifier(rows, span, seed):
+def test_independent_whole_numbers_are_not_identifiers(rows, span, seed):
     """Rows drawn independently from any range repeat too often to be taken for a key."""
     values = np.random.default_rng(seed).integers(0, span * 10, rows)
     assert role(values) == "number"
@@ -316,7 +316,7 @@ def some_spellings() -> list[str]:
     return sorted(made - {""})
 
 
-def test_the_quick_order_of_the_patterns_finds_what_the_plain_one_does(monkeypatch):
+def test_the_fast_pattern_order_agrees_with_the_plain_one(monkeypatch):
     values = some_spellings()
     plain = [spelled_plainly(value) for value in values]
     assert len(set(plain)) >= 8

@@ -88,7 +88,7 @@ def test_every_verb_takes_an_open_table_and_opens_nothing(path, calls):
     assert calls == {"engines": 1, "opened": 2, "inferred": 2}
 
 
-def test_a_parsed_table_shares_the_engine_and_knows_its_roles(path, calls):
+def test_a_parsed_table_shares_the_engine_and_roles(path, calls):
     with open_table(path) as table:
         parsed = read_population(table, target="ill")[0].parsed()
         examples = read_examples(parsed, "ill", columns=["age", "sex"])

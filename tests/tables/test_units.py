@@ -25,7 +25,7 @@ VISITS = pd.DataFrame(
 )
 
 
-def test_what_a_program_can_tell_apart_is_two_people():
+def test_distinct_spellings_are_two_persons():
     """Merging two people would make one row depend on both: 1, 1.0, "1" and True are four."""
     mixed = pd.DataFrame({"who": np.array([1, 1.0, "1", True, 1], dtype=object), "x": range(5)})
     assert first_rows(mixed, "who")[0]["x"].tolist() == [0, 1, 2, 3]
@@ -49,7 +49,7 @@ def test_refusals(unit, message):
         read_population(VISITS, target="ill", unit=unit)
 
 
-def test_rows_of_nobody_are_refused():
+def test_rows_without_a_person_are_refused():
     with pytest.raises(InputError, match="got 1 rows"):
         first_rows(VISITS.assign(who=VISITS["who"].where(VISITS.index > 0)), "who")
 
@@ -73,7 +73,7 @@ def test_every_verb_counts_people(tmp_path):
         assert "one value of 'who'" in json.dumps(answer.to_dict())
 
 
-def test_what_is_published_says_whose_rows_a_record_is(tmp_path):
+def test_published_text_states_the_unit(tmp_path):
     """One row that gets another owner changes the number of records, which is published.
 
     So a promise that did not say what a record is would be broken by that number.

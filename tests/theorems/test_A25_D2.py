@@ -51,7 +51,7 @@ def test_exchanged_worlds_are_noticed():
     assert shown > 3
 
 
-def test_the_game_knows_its_price():
+def test_the_game_has_the_right_price():
     for nu, lam in PRICES:
         exact = F(nu) / (F(lam) * (1 - F(nu)))
         for answer in (IidGame(nu, lam).gamma, gamma_from_priors(nu, lam)):

@@ -34,7 +34,7 @@ def test_x14_needs_a_fifteenth_of_the_noise_below_the_second_moment():
         assert norm_exponential_constant(eta) < izzo_constant(eta, 1.0) / 15
 
 
-def test_a_constant_that_forgets_eta_or_a_tenth_of_what_is_needed_is_caught():
+def test_a_constant_without_eta_or_ten_times_too_small_is_caught():
     assert broken_promises(lambda eta: 1.0, 1.0)[0]
     assert broken_promises(lambda eta: 0.1 * norm_exponential_constant(eta), 2.0)[0]
 

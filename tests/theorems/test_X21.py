@@ -73,7 +73,7 @@ def test_the_others_keep_their_share_of_the_covariance(count, aside):
         assert np.linalg.eigvalsh(left)[0] >= 1 - lost
 
 
-def test_the_error_is_paid_in_both_worlds():
+def test_the_error_is_counted_in_both_worlds():
     """Step 5: e^ε times the error of the second world, besides what the shift costs."""
     error, far, eps = NormalError(np.array([0.0, 0, 0, 0.01]), 0.02), np.array([0.3]), 1.5
     normal = special.ndtr(0.3 - eps / 0.6) - math.exp(eps) * special.ndtr(-0.3 - eps / 0.6)

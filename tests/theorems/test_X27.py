@@ -64,7 +64,7 @@ CASES = [
 ]
 
 
-def test_the_limit_holds_and_what_was_spent_does_not():
+def test_the_limit_holds_but_the_spent_budget_does_not():
     truth = [(case, adaptive_advantage(*case)) for case in CASES]
     broken = {
         "smallest path": smallest_path,

@@ -104,7 +104,7 @@ def test_scores_of_the_wrong_size_become_log_odds(outputs, kind, slope):
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
-def test_scores_that_say_nothing_are_no_worse_than_a_constant(outputs):
+def test_uninformative_scores_are_no_worse_than_a_constant(outputs):
     draws = np.random.default_rng(2)
     scores = 3 * draws.normal(size=(20_000, outputs))
     shares = [0.8, 0.2] if outputs == 1 else [0.7, 0.2, 0.1]

@@ -245,7 +245,7 @@ def random_laws(rng, count, outcomes):
     return [[F(int(w), int(row.sum())) for w in row] for row in weights]
 
 
-def test_A24_eq15_is_the_best_of_all_attacks_with_the_densities_in_place():
+def test_A24_eq15_is_optimal_with_the_corrected_densities():
     rng = np.random.default_rng(15)
     truth = []
     for _ in range(40):

@@ -92,7 +92,7 @@ def test_the_table_holds_every_number_on_its_side(answers: list[Any]) -> None:
                 assert printed <= exact
 
 
-def test_what_proves_nothing_is_not_printed_as_a_bound() -> None:
+def test_vacuous_bounds_are_not_printed() -> None:
     frame = memberbound.certify(pd.DataFrame({"x": range(9)}), roles={"x": "category"}).to_frame()
     said = dict(zip(frame["key"], frame["text"], strict=True))
     assert said["delta_upper"] == said["security_lower"] == "no guarantee"
@@ -121,7 +121,7 @@ def test_a_number_without_a_side_is_refused() -> None:
         sides_of_class(Undeclared)
 
 
-def test_an_answer_follows_what_it_holds() -> None:
+def test_an_answer_is_consistent_with_its_fields() -> None:
     answer = Nested(Inner(math.inf, (1.5, 2)), {"a": Inner(0.5, ())}, np.array([1.0, math.nan]))
     assert answer.to_dict()["inner"] == {"bound_upper": None, "pairs": [1.5, 2]}
     assert answer.to_dict()["bound_lower"] == 0.25

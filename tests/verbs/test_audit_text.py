@@ -37,7 +37,7 @@ def texts_of(documents=200, shifted=False, seed=0):
     return pandas.DataFrame(rows)
 
 
-def test_a_leak_is_found_and_said_per_document_and_group(tmp_path):
+def test_a_leak_is_found_per_document_and_group(tmp_path):
     tokens, texts = (
         table.assign(record="document " + table["record"].astype(str))
         for table in (tokens_of(0.5), texts_of())

@@ -141,7 +141,7 @@ def test_plan_for_a_table_is_certified_and_valid():
     assert max(found) <= 3 * enough
 
 
-def test_plan_says_when_nothing_can_be_certified(tmp_path):
+def test_plan_explains_when_no_number_can_be_certified(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("x\n" + "\n".join(map(str, range(100))) + "\n")
     result = plan(path, security=0.9)
@@ -164,7 +164,7 @@ def test_bad_plans(options, word):
 
 
 @pytest.mark.parametrize("place", [0, 2])
-def test_what_has_probability_zero_is_no_atom(place, tmp_path):
+def test_values_of_probability_zero_are_not_atoms(place, tmp_path):
     law = [0.5, 0.5]
     padded = [*law[:place], 0.0, *law[place:]]
     here, there = certify(probabilities=law, n=100), certify(probabilities=padded, n=100)

@@ -96,7 +96,7 @@ WRITERS = (synthesized, hardened, predicted, certified)
 
 
 @pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)
-def test_no_cell_of_an_output_runs_where_asked(tmp_path, people, write):
+def test_no_cell_of_an_excel_safe_output_runs(tmp_path, people, write):
     write(people, tmp_path / "usual.csv")
     write(people, tmp_path / "safe.csv", excel_safe=True)
     usual, safe = cells(tmp_path / "usual.csv"), cells(tmp_path / "safe.csv")

@@ -188,7 +188,7 @@ def test_bad_histories_are_refused(history):
         explain(history=history)
 
 
-def test_a_history_goes_with_nothing_else():
+def test_a_history_excludes_other_parameters():
     with pytest.raises(InputError, match="one way"):
         explain(history=MIXED, epsilon=1.0)
     with pytest.raises(InputError, match="left out"):

@@ -45,7 +45,7 @@ def test_file_to_file(source, tmp_path, ending) -> None:
     )
 
 
-def test_a_target_of_written_numbers_stays_as_it_is_written(frame) -> None:
+def test_a_target_of_numbers_as_text_stays_unchanged(frame) -> None:
     written = frame.assign(y=frame["y"].map({"yes": "1", "no": "2"}))
     result = harden(written, security=0.9, target="y")
     assert set(result.table["y"]) == set(result.rules.apply(written)["y"]) == {"1", "2"}
@@ -100,7 +100,7 @@ def test_adult() -> None:
     assert len(result.table) == 24_421
 
 
-def test_what_is_a_number_is_decided_on_the_fitting_rows(frame, tmp_path) -> None:
+def test_numeric_columns_are_inferred_from_the_fitting_rows(frame, tmp_path) -> None:
     """One released row with a word in it must not change the recipe (X18)."""
     plain, odd = tmp_path / "plain.csv", tmp_path / "odd.csv"
     frame.to_csv(plain, index=False)

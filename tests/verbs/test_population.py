@@ -254,7 +254,7 @@ def test_inverse_questions_use_the_crowd() -> None:
     assert answer.coupled.success_upper > 0.605  # coupling alone would ask for more noise
 
 
-def test_where_the_crowd_proves_nothing_the_coupling_stands_alone() -> None:
+def test_the_coupling_is_used_alone_if_the_crowd_proves_nothing() -> None:
     rows = cloud(30, 4, seed=7)
     answer = population(rows, epsilon=2, clip=4)
     assert answer.coupled is None

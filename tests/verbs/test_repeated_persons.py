@@ -54,7 +54,7 @@ def told(answer):
 @pytest.mark.parametrize("memory", [None, "1KB"])
 @pytest.mark.parametrize("ending", ["frame", "csv", "parquet"])
 @pytest.mark.parametrize("verb", VERBS)
-def test_the_owner_is_told_of_identifiers_that_repeat(tmp_path, verb, ending, memory):
+def test_the_owner_gets_a_note_on_repeated_identifiers(tmp_path, verb, ending, memory):
     def stored(frame):
         path = tmp_path / f"t.{ending}"
         if ending != "frame":
@@ -82,7 +82,7 @@ def test_the_owner_is_told_of_identifiers_that_repeat(tmp_path, verb, ending, me
         ("town", SEVERAL, False),
     ],
 )
-def test_whom_a_name_speaks_of(name, ids, expected):
+def test_names_of_records(name, ids, expected):
     notes = told(VERBS["protect"](people(ids, name)))
     assert bool(notes) == expected
     assert all("--unit 'customer id'" in note for note in notes if " " in name)

@@ -30,7 +30,7 @@ def answer():
     return synthesize(table, target="ill", bounds=BOUNDS, eta=0.1, baseline=0.1, insecure_seed=1)
 
 
-def test_what_the_answer_promises(answer):
+def test_guarantees_of_the_answer(answer):
     content = answer.to_dict()
     assert content["protects"] == "every record"
     assert content["theorems"] == ["X22", "X25", "X23"]
@@ -41,7 +41,7 @@ def test_what_the_answer_promises(answer):
     json.dumps(content, allow_nan=False)
 
 
-def test_fidelity_says_what_models_reach(answer):
+def test_fidelity_reports_scores_of_models(answer):
     fidelity = answer.fidelity
     assert 0 < fidelity.two_way_tvd_estimate <= fidelity.worst_two_way_tvd_estimate < 0.3
     area = fidelity.scores["AUC"]

@@ -146,7 +146,7 @@ def test_a_link_from_elsewhere_opens_with_the_cookie_but_reads_nothing():
         assert client.post("/api/explain", json={}, headers=LINK).status_code == 403
 
 
-def test_the_cookie_of_one_server_is_no_key_to_another():
+def test_the_cookie_of_one_server_does_not_unlock_another():
     with opened(SMALL, Policy(token=TOKEN)) as first:
         first.get(f"/?token={TOKEN}", follow_redirects=False)
         stolen = dict(first.cookies)
@@ -164,7 +164,7 @@ def test_another_host_without_a_token_is_refused(host):
         Listening(host)
 
 
-def test_what_is_this_machine():
+def test_addresses_of_this_machine():
     assert all(is_loopback(host) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost"))
     with pytest.raises(InputError, match="at least 16"):
         Listening("0.0.0.0", 0, "short")
@@ -260,7 +260,7 @@ def test_pages_come_from_a_fixed_list(client):
         "/api/jobs/",
     ],
 )
-def test_nothing_else_is_found_by_name(client, path):
+def test_other_host_names_are_rejected(client, path):
     answer = client.get(path)
     assert answer.status_code == 404
     assert set(answer.json()) == {"error"}
@@ -273,7 +273,7 @@ def test_wrong_methods(client):
         assert set(answer.json()) == {"error"}
 
 
-def test_a_failure_of_ours_is_told_without_details(client, monkeypatch, caplog):
+def test_an_internal_error_is_reported_without_details(client, monkeypatch, caplog):
     def broken(self):
         raise KeyError("Jane Doe")
 

@@ -79,7 +79,7 @@ def test_commands(asked):
         assert equivalent(verb, name, options)["command"] == command
 
 
-def test_a_list_that_the_command_line_reads_from_a_file_says_so():
+def test_a_list_that_the_command_line_reads_from_a_file_is_marked():
     found = equivalent("certify", None, {"probabilities": [0.5, 0.5], "n": 3})
     first, second = found["command"].splitlines()
     assert first.startswith("# probabilities.csv: one column")

@@ -54,7 +54,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("options", "words"), REFUSED, ids=[str(o)[:60] for o, _ in REFUSED])
-def test_what_cannot_be_explained_is_refused_with_a_sentence(client, options, words):
+def test_bad_parameters_are_refused_with_one_sentence(client, options, words):
     answer = client.post("/api/explain", json=options)
     assert answer.status_code == 422
     assert words in answer.json()["error"]

@@ -19,7 +19,7 @@ def looked_at(path, *, encoding=None, most_columns=40):
     return inspect(path, encoding=encoding, most_bytes=MOST, most_columns=most_columns)
 
 
-def test_a_table_is_its_rows_and_what_its_columns_hold(tmp_path):
+def test_inspection_reports_rows_and_roles(tmp_path):
     """Which files are read, and which are refused, is tested with the reader (tests/tables)."""
     (tmp_path / "people.csv").write_bytes(CSV)
     names = {c["name"]: c["role"] for c in looked_at(tmp_path / "people.csv")["columns"]}

@@ -63,7 +63,7 @@ def working(folder):
     return found
 
 
-def test_what_is_typed_as_a_file_lies_beside_the_outputs(client, table):
+def test_typed_documents_are_stored_beside_the_outputs(client, table):
     """The bounds of ``summarize`` are text; a model is no table, and a table is no model."""
     bounds = "age: [0, 120]\n"
     asked = {"statistic": "mean", "columns": ["age"], "bounds": bounds, "eta": 0.1}
@@ -270,7 +270,7 @@ def kept(client):
 
 
 @pytest.mark.parametrize("what", ["upload", "job"])
-def test_a_full_disk_is_a_refusal_with_its_reason_that_leaves_nothing(
+def test_a_full_disk_is_refused_with_its_reason_and_leaves_no_files(
     client, people, table, what, monkeypatch
 ):
     before = kept(client)

@@ -317,7 +317,7 @@ def test_a_page_from_file_to_answer(visit: Open, table: Path, tmp_path: Path) ->
     page.get_by_text("The settings have changed since this answer").wait_for()
 
 
-def test_a_page_says_what_is_wrong_with_a_file(visit: Open, tmp_path: Path, table: Path) -> None:
+def test_a_page_reports_problems_of_a_file(visit: Open, tmp_path: Path, table: Path) -> None:
     page = visit("/harden?security=0.5")
     run = page.get_by_role("button", name="Harden", exact=True)
     assert page.get_by_text("Still missing: a table.").is_visible()
@@ -490,7 +490,7 @@ def test_report_viewer_shows_a_report_and_shares_it(visit: Open, tmp_path: Path)
     assert "view=" not in other.url
 
 
-def test_report_viewer_refuses_what_is_no_report_and_trusts_none(
+def test_report_viewer_refuses_other_files_and_trusts_no_report(
     visit: Open, tmp_path: Path
 ) -> None:
     page = visit("/study")
@@ -544,7 +544,7 @@ def test_study_runs_on_the_table_in_sight_and_on_no_other(
     assert "target" not in asked[-1]["options"]
 
 
-def test_study_asks_which_columns_and_what_they_hold(visit: Open, tmp_path: Path) -> None:
+def test_the_study_form_offers_columns_and_roles(visit: Open, tmp_path: Path) -> None:
     rng = random.Random(7)
     people = tmp_path / "people.csv"
     names = ["".join(rng.choices("abcdefgh", k=9)) + str(i) for i in range(300)]

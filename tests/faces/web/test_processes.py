@@ -68,7 +68,7 @@ def test_one_thread_is_forked_and_its_children_draw_apart_and_compute():
     in_a_loop(live())
 
 
-def test_a_child_that_dies_or_says_too_much_is_an_error_and_the_next_one_answers():
+def test_a_child_that_dies_or_prints_too_much_is_replaced():
     async def live():
         with pytest.raises(EndedError, match="without an answer"):
             await asked("crash")
@@ -86,7 +86,7 @@ def test_a_child_that_dies_or_says_too_much_is_an_error_and_the_next_one_answers
 
 
 @pytest.mark.parametrize("how", ["timeout", "cancel", "cancel at once"])
-def test_what_a_child_has_started_ends_with_it(how, tmp_path):
+def test_descendants_of_a_child_end_with_it(how, tmp_path):
     file = tmp_path / "pids"
 
     async def live():

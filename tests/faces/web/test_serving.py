@@ -49,7 +49,7 @@ def test_a_port_that_is_taken_is_named(served):
     assert f"127.0.0.1:{port}" in refused("--port", port)
 
 
-def test_without_the_extra_it_says_which_to_install():
+def test_without_the_extra_the_error_names_it():
     code = (
         "import sys; sys.modules['fastapi'] = None; sys.argv = ['memberbound', 'serve'];"
         "from memberbound.faces.command_line import main; main()"
@@ -84,7 +84,7 @@ def ended(process, pids, number):
 
 
 @pytest.mark.server
-def test_a_token_is_asked_for_and_sigterm_leaves_nothing_behind(tmp_path):
+def test_a_token_is_required_and_sigterm_leaves_no_files(tmp_path):
     token = "t" * 20
     with serving("--token", token, folder=tmp_path) as (process, address):
         base, query = address.split("/?")
@@ -106,7 +106,7 @@ def test_a_token_is_asked_for_and_sigterm_leaves_nothing_behind(tmp_path):
 
 @pytest.mark.server
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_token_of_the_environment_is_asked_for_and_reaches_no_child(tmp_path, monkeypatch):
+def test_a_token_from_the_environment_is_required_and_reaches_no_child(tmp_path, monkeypatch):
     token = "e" * 20
     monkeypatch.setenv("MEMBERBOUND_TOKEN", token)
     with serving(folder=tmp_path) as (process, address):
@@ -256,11 +256,11 @@ def soaked(folder, *, rounds, seconds=0.0, people=2):
 
 @pytest.mark.server
 @pytest.mark.skipif(not PROC, reason="needs /proc to look at a process")
-def test_nothing_piles_up_in_a_few_rounds(tmp_path):
+def test_resources_stay_constant_over_a_few_rounds(tmp_path):
     soaked(tmp_path, rounds=3, people=1)
 
 
 @pytest.mark.long
 @pytest.mark.skipif(not PROC, reason="needs /proc to look at a process")
-def test_nothing_piles_up_in_a_quarter_of_an_hour(tmp_path):
+def test_resources_stay_constant_for_a_quarter_of_an_hour(tmp_path):
     soaked(tmp_path, rounds=20, seconds=900.0, people=3)

@@ -54,7 +54,7 @@ def test_axe_finds_nothing_on_four_pages(
     assert faults(site, sorted(site.glob("[gti]*.html")), open_page, scheme) == {}
 
 
-def test_axe_finds_what_is_wrong(site: Path, open_page: Callable[..., Any]) -> None:
+def test_axe_detects_planted_problems(site: Path, open_page: Callable[..., Any]) -> None:
     """The negative control: faint text and a picture without words are found."""
     source = (site / "index.html").read_text("utf-8")
     faint = '<p style="color: #ddd; background: #fff">faint</p></article>'

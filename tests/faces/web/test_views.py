@@ -13,7 +13,7 @@ def viewed(client, report):
     return client.get(f"/api/views/{answer.json()['view']}")
 
 
-def test_a_report_is_shown_with_a_policy_of_its_own(client):
+def test_a_report_is_shown_with_its_own_policy(client):
     answer = viewed(client, sample())
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/html")
@@ -45,7 +45,7 @@ def test_a_report_is_shown_with_a_policy_of_its_own(client):
     ],
     ids=["empty", "other format", "nothing else", "wrong type", "more than known"],
 )
-def test_what_is_no_report_is_refused(client, report, words):
+def test_other_files_than_reports_are_refused(client, report, words):
     answer = client.post("/api/report", json=report)
     assert answer.status_code == 422
     assert words in answer.json()["error"]

@@ -156,7 +156,7 @@ def test_a_release_has_its_files_and_charts(run, path, verb, options, written):
     assert list(job["charts"]) == charts
 
 
-def test_study_is_asked_for_files_and_progress(run, path, monkeypatch):
+def test_a_study_job_returns_files_and_progress(run, path, monkeypatch):
     seen = {}
 
     class Done:
@@ -209,14 +209,14 @@ JOB = {"names": {"../in/table/t.csv": "people.csv"}, "folder": "/somewhere/jobs/
     ],
     ids=str,
 )
-def test_what_goes_wrong_is_a_sentence_without_paths_and_records(request_, problem, words):
+def test_errors_are_one_sentence_without_paths_and_records(request_, problem, words):
     sentence = sentence_of(problem, request_)
     assert words in sentence
     assert "Jane" not in sentence
     assert "\n" not in sentence
 
 
-def test_progress_is_told_now_and_then():
+def test_progress_is_reported_regularly():
     sent = []
     events = Events(sent.append)
     for done in range(1000):
