@@ -145,7 +145,7 @@ def record_name(unit: str | None) -> str:
 
 
 def member_name(unit: str | None) -> Literal["record", "person"]:
-    """Return the noun for who is in or out: a record, or a person where a column identifies one."""
+    """Return the noun for a member: a record, or with ``unit`` a person."""
     return "record" if unit is None else "person"
 
 

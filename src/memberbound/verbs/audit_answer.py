@@ -118,7 +118,7 @@ class AuditAnswer(Answer, Limited):
 
     @property
     def about(self) -> str:
-        """About whom the attack is right, where the sentence says so."""
+        """The records concerned, for the sentence; empty if it does not name them."""
         return ""
 
     @property

@@ -63,7 +63,7 @@ class LearnerAudit(AuditAnswer):
 
     @property
     def about(self) -> str:
-        """About whom the attack is right."""
+        """The records concerned, for the sentence."""
         return f" on the average {member_name(self.unit)}"
 
     def details(self) -> str:
