@@ -12,6 +12,7 @@ import contextlib
 import errno
 import functools
 import gzip
+import hashlib
 import json
 import math
 import mmap
@@ -243,6 +244,12 @@ def check_excel_safe(
     if excel_safe and not str(out).lower().endswith((".csv", ".csv.gz")):
         given = None if out is None else str(out)
         raise InputError(f"{name} must end in .csv or .csv.gz with excel_safe, got {given!r}.")
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_text(text: str, path: Path, *, force: bool = False, private: bool = False) -> None:

@@ -40,9 +40,11 @@ def published(answer):
     private = getattr(answer, "owner_only", ())
     shown = {key: value for key, value in answer.to_dict().items() if key not in private}
     if hasattr(answer, "table"):
-        return repr((shown, answer.table.astype(str).to_dict()))
+        record = answer.spent.derivation(answer.records, answer.theorems)
+        return repr((shown, record, answer.table.astype(str).to_dict()))
     model = getattr(answer, "released", None)
-    return repr((shown, model.to_dict() if hasattr(model, "to_dict") else None))
+    told = model.certificate_fields() if hasattr(model, "certificate_fields") else None
+    return repr((shown, told, model.to_dict() if hasattr(model, "to_dict") else None))
 
 
 def spent(first, second):

@@ -22,7 +22,7 @@ from memberbound.release.all_rows.network_training import (
     train_network,
 )
 from memberbound.release.all_rows.networks import NetworkBudget, fit_network
-from memberbound.release.budget import Budget, BudgetShare
+from memberbound.release.budget import Budget, BudgetShare, NoisySums
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.saving import load, save
 from memberbound.tables.persons import Persons
@@ -114,8 +114,7 @@ def sums_of(rows, wanted, monkeypatch, *, rate=0.5, steps=1, clip=0.7, factory=t
         TrainingRows(rows, wanted),
         Training(steps, rate, 0.1, clip),
         classes=True,
-        scale=1.0,
-        source=InsecureSource(4),
+        noise=NoisySums(1.0, 10**6, InsecureSource(4)),
     )
     monkeypatch.undo()
     return np.concatenate(met)
@@ -226,8 +225,7 @@ def test_steps_of_neighbours_differ_by_two_clips_for_any_layers(monkeypatch, nam
                 TrainingRows(rows, wanted),
                 Training(steps, 0.5, 0.1, clip),
                 classes=True,
-                scale=1.0,
-                source=InsecureSource(4),
+                noise=NoisySums(1.0, 10**6, InsecureSource(4)),
             ),
         )
         tensors = np.array([np.concatenate([v.ravel() for v, *_ in met])])

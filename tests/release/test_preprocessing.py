@@ -31,7 +31,6 @@ from memberbound.release.all_rows.encoder import (
 from memberbound.release.all_rows.encoder_fit import fit_target
 from memberbound.release.all_rows.histograms import (
     CELLS,
-    CLASS_SLACK,
     MISSING,
     NUMBER_CELLS,
     cells_of,
@@ -39,7 +38,7 @@ from memberbound.release.all_rows.histograms import (
 )
 from memberbound.release.all_rows.private_columns import learn_columns, rows_needed
 from memberbound.release.all_rows.training import fit_private
-from memberbound.release.budget import HISTOGRAM_MOVES, Budget, BudgetShare, NoisySums
+from memberbound.release.budget import CLASS_SLACK, HISTOGRAM_MOVES, Budget, BudgetShare, NoisySums
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values, label_of
 from memberbound.tables.records import Records, read_records

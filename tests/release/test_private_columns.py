@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from memberbound.release.all_rows import private_columns
-from memberbound.release.all_rows.histograms import CLASS_SCALES, CLASS_SLACK
+from memberbound.release.all_rows.histograms import CLASS_SCALES
 from memberbound.release.all_rows.private_columns import (
     FirstCells,
     ZoomCells,
@@ -17,11 +17,11 @@ from memberbound.release.all_rows.private_columns import (
     histogram_share,
     learn_classes,
     learn_columns,
-    look_slack,
+    look_names,
     rows_needed,
     take_looks,
 )
-from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums
+from memberbound.release.budget import CLASS_SLACK, HISTOGRAM_MOVES, Budget, NoisySums
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values
 from memberbound.tables.records import Records, read_records
@@ -118,7 +118,7 @@ def test_a_text_of_one_person_is_hardly_ever_named(ratio):
     later = stats.norm.sf((CLASS_SCALES * joint - shift) / joint)
     sooner = stats.norm.sf(CLASS_SCALES - 0.125)
     assert later <= CLASS_SLACK
-    assert sooner + later <= look_slack(1) == 2 * CLASS_SLACK
+    assert sooner + later <= look_names(1) * CLASS_SLACK == 2 * CLASS_SLACK
     # Broken: the smaller noise of the mean, but only one look counted.
     assert stats.norm.sf((CLASS_SCALES * joint - shift) / first) > CLASS_SLACK * (ratio < 5.0)
 

@@ -24,10 +24,9 @@ from memberbound.release.all_rows.clipping import (
     row_lengths,
     summand_step,
 )
-from memberbound.release.all_rows.histograms import CLASS_SLACK
 from memberbound.release.all_rows.learner_forms import Settings
 from memberbound.release.all_rows.training import fit_private
-from memberbound.release.budget import Budget, release_slack
+from memberbound.release.budget import CLASS_SLACK, Budget, release_slack
 from memberbound.release.randomness import InsecureSource
 
 synthesizing = importlib.import_module("memberbound.verbs.synthesize")
@@ -122,11 +121,11 @@ def test_the_slack_covers_coordinates_and_names(rows):
     draws = {"draws": lambda *_: rows}
     public = {"a": synthetic.Range(0.0, 1.0)}
     known = synthetic.Categories(("no", "yes"))
-    assert training._slack([], public, known, classifier=True, **draws) == slack
+    assert training._slack([], public, known, classifier=True, **draws).total == slack
     for features in ([], ["a"]):
         # Classes that are released by name: one of a single person with probability 1e-9.
-        exact = F(training._slack(features, public, known, classifier=True, **draws))
-        more = F(training._slack(features, public, None, classifier=True, **draws))
+        exact = F(training._slack(features, public, known, classifier=True, **draws).total)
+        more = F(training._slack(features, public, None, classifier=True, **draws).total)
         looks = F(release_slack(rows + training.look_coordinates(1) + len(features)))
         assert exact == F(release_slack(rows + len(features)))
         assert looks + F(CLASS_SLACK) <= more <= (looks + F(CLASS_SLACK)) * (1 + F(1, 10**14))
@@ -175,7 +174,7 @@ def slacks(monkeypatch):
     made, plain = [], Budget.for_eta.__func__
 
     def for_eta(cls, eta, *, slack, **more):
-        made.append(slack)
+        made.append(slack.total)
         return plain(cls, eta, slack=slack, **more)
 
     monkeypatch.setattr(Budget, "for_eta", classmethod(for_eta))

@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from memberbound.errors import InputError, fraction, nonnegative, one_of, positive
+from memberbound.errors import (
+    InputError,
+    fraction,
+    nonnegative,
+    one_of,
+    positive,
+    whole_number,
+)
 from memberbound.games import gamma_from_priors
 from memberbound.numerics.roots import guessed_zero, last_true
 from memberbound.numerics.rounding import SMALLEST, FloatArray, down, half_up, sum_up, up
@@ -249,6 +256,17 @@ class TradeoffCurve(ABC):
         from memberbound.curve.polygon import chained
 
         return chained(self, other)
+
+    def group(self, records: int) -> TradeoffCurve:
+        """Return the curve of a group: this many records replaced one after the other.
+
+        Theorem: X33, f chained with itself (proofs/chained-curves.md); exact for Gaussian curves.
+        """
+        count = whole_number("records", records)
+        result: TradeoffCurve = self
+        for _ in range(count - 1):
+            result = result.then(self)
+        return result
 
     def dominates(self, other: TradeoffCurve, tolerance: float = 1e-9) -> bool:
         """Whether this attacker is at least as strong everywhere (post-processing order).

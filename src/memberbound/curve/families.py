@@ -10,7 +10,7 @@ import numpy as np
 from scipy import special
 
 from memberbound.curve.base import Side, TradeoffCurve, analytic_knots
-from memberbound.errors import fraction, nonnegative
+from memberbound.errors import fraction, nonnegative, whole_number
 from memberbound.numerics.normal import gaussian_hockey_stick_upper, gaussian_tpr_upper
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_up, up
 
@@ -52,6 +52,10 @@ class GaussianCurve(TradeoffCurve):
     def reversed(self) -> GaussianCurve:
         """Return itself: the pair is symmetric."""
         return self
+
+    def group(self, records: int) -> GaussianCurve:
+        """Return the curve of several records: that of the sum of their shifts."""
+        return GaussianCurve(up(whole_number("records", records) * self.mu, 2))
 
     @property
     def is_symmetric(self) -> bool:
@@ -197,6 +201,17 @@ class SlackCurve(TradeoffCurve):
         if self.slack == 0.0:
             return self.base.certain_mass()
         return min(1.0, sum_up(self.base.tpr(self.slack), self.slack))
+
+    def group(self, records: int) -> SlackCurve:
+        """Return the curve of several records; every one adds its slack before the next.
+
+        Theorem: X33, proofs/chained-curves.md: the slack of k records is s_k = f(s_{k-1} + s) + s.
+        """
+        added = self.slack
+        for _ in range(whole_number("records", records) - 1 if added else 0):
+            before = min(1.0, sum_up(added, self.slack))
+            added = min(1.0, sum_up(self.base.tpr(before), self.slack))
+        return SlackCurve(self.base.group(records), added)
 
     def reversed(self) -> TradeoffCurve:
         """Return the curve with the two worlds exchanged."""

@@ -9,6 +9,7 @@ threshold relative slack is not enough; there the last step to the next double c
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 
 import numpy as np
@@ -69,6 +70,11 @@ def sum_up(first: float, second: float) -> float:
     tail = total - first
     missing = (first - (total - tail)) + (second - tail)
     return math.nextafter(total, math.inf) if missing > 0 else total
+
+
+def sums_up(values: Iterable[float]) -> float:
+    """Return the sum of doubles ≥ 0 from above: the smallest double that is not below it."""
+    return double_above(sum(map(Fraction, values), Fraction(0)))
 
 
 def sum_slack(terms: int) -> float:

@@ -15,7 +15,7 @@ Floating-point noise and released names add a total variation, the *slack*, also
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Self
@@ -23,13 +23,22 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from memberbound.answers import Given, Lower, Upper
+from memberbound.answers import Given, Lower, Upper, plain
 from memberbound.curve.families import GaussianCurve, SlackCurve, gaussian_summary
 from memberbound.errors import InputError, fraction, nonnegative, positive, whole_number
 from memberbound.games import NeighbourGame
 from memberbound.numerics.roots import last_true
-from memberbound.numerics.rounding import FloatArray, sum_up, up
+from memberbound.numerics.rounding import FloatArray, sum_up, sums_up, up
 from memberbound.quantities import Certificate
+from memberbound.release.derivation import (
+    Derivation,
+    LedgerPlace,
+    Measurement,
+    SlackPart,
+    group_bounds,
+    named_public,
+    statement,
+)
 from memberbound.release.noise import (
     COARSE,
     SAMPLER_ASSUMPTION,
@@ -42,6 +51,11 @@ from memberbound.release.randomness import SECURE, RandomSource
 #: Points at which answers report the curve.
 _READ_FPR = (0.1, 0.01, 0.001)
 _READ_DELTA = 1e-5
+
+#: The largest probability with which a name that one person has is released
+#: (proofs/gradient-descent.md, claim 5).
+CLASS_SLACK = 1e-9
+DRAWS, NAMES, _STATED = "draws in floating point", "names that one record has", "set aside"
 
 #: L2 sensitivity of a histogram under replace-one: one count falls by 1 and another rises by 1.
 HISTOGRAM_MOVES = up(math.sqrt(2.0))
@@ -101,20 +115,63 @@ def release_slack(coordinates: float) -> float:
     return COARSE.slack(nonnegative("coordinates", coordinates), SIMPLE_ERROR)
 
 
+@dataclass(frozen=True)
+class Slack:
+    """What the slack of a release adds up from, fixed before the table is read.
+
+    ``coordinates`` bounds the number of noisy numbers, ``names`` the number of chances to name a
+    value that one person has.
+    """
+
+    coordinates: int
+    names: int = 0
+
+    @property
+    def parts(self) -> tuple[SlackPart, ...]:
+        """The slack by reason."""
+        draws = release_slack(self.coordinates)
+        parts = [SlackPart(DRAWS, self.coordinates, COARSE.slack_of_one(SIMPLE_ERROR), draws)]
+        if self.names:
+            chance = up(self.names * CLASS_SLACK)
+            parts.append(SlackPart(NAMES, self.names, CLASS_SLACK, chance))
+        return tuple(parts)
+
+    @property
+    def total(self) -> float:
+        """The sum of the parts, rounded up."""
+        return sums_up(part.amount for part in self.parts)
+
+
 @dataclass
 class NoisySums:
-    """Noise of one scale for at most ``times`` vectors of sums."""
+    """Noise of one scale for at most ``times`` vectors of sums.
+
+    ``coordinates`` counts what was drawn, ``grid_step`` is the grid it was put on.
+    """
 
     scale: float
     times: int
     source: RandomSource
+    sensitivity: float = math.nan
+    coordinates: int = 0
 
-    def measure(self, sums: ArrayLike) -> FloatArray:
-        """Return the sums plus noise, on a grid; any use of the result is post-processing."""
+    def measure(self, sums: ArrayLike, differing: int | None = None) -> FloatArray:
+        """Return the sums plus noise, on a grid; any use of the result is post-processing.
+
+        ``differing`` is the number of coordinates whose law can differ between neighbouring tables,
+        where the length of the vector is secret.
+        """
         if self.times < 1:
             raise RuntimeError("more vectors of sums were measured than the budget covers.")
         self.times -= 1
-        return noisy_release(sums, self.scale, self.source)
+        noisy = noisy_release(sums, self.scale, self.source)
+        self.coordinates += noisy.size if differing is None else differing
+        return noisy
+
+    @property
+    def grid_step(self) -> float:
+        """The step of the grid."""
+        return float(COARSE.steps(self.scale))
 
 
 @dataclass
@@ -124,7 +181,9 @@ class BudgetShare:
     name: str
     mu: float
     source: RandomSource = field(default=SECURE, repr=False, compare=False)
-    _spent: bool = field(default=False, repr=False, compare=False)
+    #: The noise that it paid for, and the number of vectors.
+    noise: NoisySums | None = field(default=None, repr=False, compare=False)
+    vectors: int = field(default=0, repr=False, compare=False)
 
     def sums(self, *, sensitivity: float, times: int = 1) -> NoisySums:
         """Return the noise for ``times`` vectors of L2 sensitivity ``sensitivity``.
@@ -135,11 +194,40 @@ class BudgetShare:
         Theorem: X22, proofs/gradient-descent.md claim 1: the scale is √times·sensitivity/μ.
         Numerics: the scale is rounded up.  Edge cases: a share is spent once.
         """
-        if self._spent:
+        if self.noise is not None:
             raise RuntimeError(f"the share {self.name!r} of the budget is already spent.")
-        self._spent = True
         moved = math.sqrt(whole_number("times", times)) * positive("sensitivity", sensitivity)
-        return NoisySums(up(moved / self.mu, 8), times, self.source)
+        self.noise = NoisySums(up(moved / self.mu, 8), times, self.source, sensitivity)
+        self.vectors = times
+        return self.noise
+
+    def measurement(self, mu: float) -> Measurement:
+        """Return what was drawn, as a part of a budget of ``mu``."""
+        noise, part = self.noise, (self.mu / mu) ** 2
+        if noise is None:
+            return Measurement(self.name, part, self.mu, "l2", None, 0, 0, None, None)
+        return Measurement(
+            self.name,
+            part,
+            self.mu,
+            "l2",
+            noise.sensitivity,
+            self.vectors,
+            noise.coordinates,
+            noise.scale,
+            noise.grid_step,
+        )
+
+    @classmethod
+    def from_measurement(cls, fields: Mapping[str, Any]) -> BudgetShare:
+        """Return the spent share that a stored measurement describes."""
+        share = cls(fields["name"], positive("mu", fields["mu"]))
+        if (scale := fields["noise_scale"]) is not None:
+            sensitivity = positive("sensitivity", fields["sensitivity"])
+            drawn = whole_number("coordinates", fields["coordinates"], at_least=0)
+            share.noise = NoisySums(positive("scale", scale), 0, SECURE, sensitivity, drawn)
+            share.vectors = whole_number("vectors", fields["vectors"])
+        return share
 
 
 @dataclass
@@ -168,35 +256,52 @@ class Budget:
     source: RandomSource = field(default=SECURE, kw_only=True, repr=False)
     #: Called before the first share is taken, to record the budget in a ledger or reject it.
     reserve: Callable[[Budget], None] | None = field(default=None, kw_only=True, repr=False)
+    #: What the slack adds up from, and the columns whose bounds are public.
+    slacks: tuple[SlackPart, ...] = field(default=(), kw_only=True)
+    bounds: tuple[str, ...] = field(default=(), kw_only=True)
+    #: Its entry in a ledger, once it is entered.
+    ledger: LedgerPlace | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         self.mu = positive("mu", self.mu)
         self.slack = fraction("slack", self.slack)
+        if self.slack and not self.slacks:
+            self.slacks = (SlackPart(_STATED, 1, self.slack, self.slack),)
 
     @classmethod
     def for_eta(
         cls,
         eta: float,
         *,
-        slack: float,
+        slack: Slack | float,
         unit: str | None = None,
         source: RandomSource = SECURE,
         reserve: Callable[[Budget], None] | None = None,
+        bounds: Sequence[str] = (),
     ) -> Budget:
         """Return the largest budget that keeps η, including its slack."""
+        total, parts = (slack.total, slack.parts) if isinstance(slack, Slack) else (slack, ())
         goal = checked_eta(eta)
         # Round so that ½ + goal is a double: a request for 60 % gives 60 %, not 60.00…01 %.
         goal = min(goal, (0.5 + goal) - 0.5)
 
         def keeps_eta(mu: float) -> bool:
-            return cls(mu, slack).curve().eta <= goal
+            return cls(mu, total).curve().eta <= goal
 
         if not keeps_eta(1e-9):
             raise InputError(
                 f"eta must exceed the slack of floating-point noise in this dimension, got {eta!r}."
             )
         mu = last_true(keeps_eta, 1e-9, _LARGEST_MU)
-        return cls(mu, slack, unit=unit, source=source, reserve=reserve)
+        return cls(
+            mu,
+            total,
+            unit=unit,
+            source=source,
+            reserve=reserve,
+            slacks=parts,
+            bounds=tuple(sorted(bounds)),
+        )
 
     @property
     def normal_mu(self) -> float | None:
@@ -213,15 +318,59 @@ class Budget:
         return {
             "mu": self.mu,
             "slack": self.slack,
-            "parts": [{"name": share.name, "mu": share.mu} for share in self._taken],
+            "slacks": plain(self.slacks),
+            "measurements": plain([share.measurement(self.mu) for share in self._taken]),
+            "bounds": list(self.bounds),
             "unit": self.unit,
+            "ledger": plain(self.ledger),
         }
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any], **more: Any) -> Self:
         """Restore a spent budget from the fields of :meth:`to_dict`."""
-        taken = [BudgetShare(**share) for share in fields["parts"]]
-        return cls(fields["mu"], fields["slack"], taken, 1.0, unit=fields["unit"], **more)
+        taken = [BudgetShare.from_measurement(share) for share in fields["measurements"]]
+        slacks = tuple(SlackPart(**part) for part in fields["slacks"])
+        entered = fields["ledger"]
+        return cls(
+            fields["mu"],
+            fields["slack"],
+            taken,
+            1.0,
+            unit=fields["unit"],
+            slacks=slacks,
+            bounds=tuple(fields["bounds"]),
+            ledger=None if entered is None else LedgerPlace(**entered),
+            **more,
+        )
+
+    def derivation(self, records: int, theorems: tuple[str, ...]) -> Derivation:
+        """Return the record from which a third party recomputes the certificate."""
+        measurements = tuple(share.measurement(self.mu) for share in self._taken)
+        return Derivation(
+            game="neighbour",
+            adjacency="replace-one",
+            unit=self.unit,
+            records=records,
+            public=named_public(self.unit, self.bounds),
+            mu=self.normal_mu,
+            slack=self.slack,
+            slacks=self.slacks,
+            budget_mu=self.mu,
+            measurements=measurements,
+            budget_spent=math.fsum(part.budget_share for part in measurements),
+            sampled=(),
+            theorems=theorems,
+        )
+
+    def evidence(self, records: int, certificate: Certificate) -> dict[str, object]:
+        """Return what a certificate says besides its bounds: the sentences and the derivation."""
+        curve = self.curve()
+        return {
+            "statement": statement(curve.accuracy(), self.unit),
+            "groups": group_bounds(self.group_curve, self.unit),
+            "derivation": self.derivation(records, certificate.theorems),
+            **({} if self.ledger is None else {"ledger": self.ledger}),
+        }
 
     def fractions(self) -> dict[str, float]:
         """Return the fraction of μ² spent on each kind of release, in order."""
@@ -253,6 +402,19 @@ class Budget:
         The curve covers replace-one only: the exact number of rows is published with every release.
         """
         return SlackCurve(GaussianCurve(self.mu), self.slack)
+
+    def group_curve(self, records: int) -> SlackCurve:
+        """Return the curve of several records that are replaced together.
+
+        Theorem: X33, proofs/chained-curves.md: what draws add grows with the number of records,
+        what names add is chained.
+        """
+        pair = self.curve()
+        names = min(1.0, sums_up(p.amount for p in self.slacks if p.reason != DRAWS))
+        draws = sums_up(p.amount for p in self.slacks if p.reason == DRAWS)
+        group = SlackCurve(pair.base, names).group(records)
+        added = sum_up(group.slack, up(whole_number("records", records) * draws))
+        return SlackCurve(group.base, min(1.0, added))
 
     def success_upper(self, eta: float) -> float:
         """Bound the success rate of any attack on a record's membership, rounded up.

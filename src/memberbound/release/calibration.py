@@ -105,7 +105,14 @@ class Release:
             names=list(self.names),
             secure_source=self.secure,
             unit=None if self.budget is None else self.budget.unit,
+            **self._evidence,
         )
+
+    @property
+    def _evidence(self) -> dict[str, object]:
+        if self.budget is None or self.rows is None:
+            return {}
+        return self.budget.evidence(self.rows, self.calibration.certificate)
 
     def file_writer(self, path: Path) -> Writer:
         """Return a function that writes the numbers as JSON or safetensors."""

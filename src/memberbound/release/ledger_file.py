@@ -3,7 +3,8 @@
 A ledger is a JSON file about one set of people.  Its limit is fixed when it is created.  Every
 release reserves its μ and slack on disk before any noise is drawn and is confirmed after its file
 is written, so that a killed run can waste budget but never lose a release.  Entries are never
-deleted.  All releases of a ledger have the same unit: rows, or the values of one column.
+deleted.  All releases of a ledger have the same unit: rows, or the values of one column.  Every
+entry holds the hash of the one before, so that what was removed, moved or changed shows.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -26,6 +27,7 @@ from memberbound.errors import InputError, MemberboundError
 from memberbound.files import (
     check_input,
     check_output,
+    file_digest,
     read_document,
     remove_drafts,
     sync_folder,
@@ -34,6 +36,7 @@ from memberbound.files import (
 )
 from memberbound.numerics.rounding import double_above
 from memberbound.release.budget import Budget
+from memberbound.release.derivation import LedgerPlace, json_digest
 from memberbound.release.noise import checked_eta
 
 _FORMAT = "memberbound-ledger/1"
@@ -41,6 +44,8 @@ _FORMAT = "memberbound-ledger/1"
 #: One release of a million rows and 30 columns without bounds takes 1e-6.
 _SLACK, _SLACK_SHARE = 1e-4, 0.01
 EntryState = Literal["reserved", "released"]
+#: Fields of an entry that are filled in when its file is written; the hash of the whole ledger.
+_FILLED_IN, _HEAD = ("state", "out", "release_sha256"), "head"
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,19 @@ class LedgerEntry:
     unit: str | None
     out: str | None = None
     table: str | None = None
+    #: The link of the entry before, None in ledgers of earlier versions.
+    previous: str | None = None
+    release_sha256: str | None = None
+
+    @property
+    def fixed(self) -> dict[str, object]:
+        """What never changes after the entry was written."""
+        return {key: value for key, value in asdict(self).items() if key not in _FILLED_IN}
+
+    @property
+    def link(self) -> str:
+        """The hash by which the next entry holds on to this one (proofs/verification.md)."""
+        return json_digest(self.fixed)
 
 
 @dataclass(frozen=True)
@@ -124,6 +142,8 @@ class Ledger:
                 raise ValueError("the limit's mu and eta contradict each other")
             if not ledger._fits(ledger.releases):
                 raise ValueError("the releases exceed the limit")
+            if (problem := broken_chain(content)) is not None:
+                raise ValueError(problem)
         except (KeyError, TypeError, ValueError, MemberboundError) as error:
             raise InputError(
                 f"ledger {str(path)!r} is damaged: {error}. Restore it from a copy."
@@ -173,18 +193,61 @@ class Ledger:
             self.limit_slack
         )
 
+    @property
+    def _limit(self) -> dict[str, float]:
+        return {"eta": self.limit_eta, "mu": self.limit_mu, "slack": self.limit_slack}
+
+    def _next_link(self) -> str:
+        """Return what the next entry holds as ``previous``."""
+        if self.releases and self.releases[-1].previous is not None:
+            return self.releases[-1].link
+        return _first_link(self._limit, [entry.fixed for entry in self.releases])
+
     def _write(self, *, force: bool = True) -> None:
-        content = {
+        content: dict[str, object] = {
             "format": _FORMAT,
-            "limit": {"eta": self.limit_eta, "mu": self.limit_mu, "slack": self.limit_slack},
+            "limit": self._limit,
             "releases": [asdict(entry) for entry in self.releases],
         }
+        content[_HEAD] = json_digest(content)
         text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
         write_text(text, self.path, force=force)
         try:
             sync_folder(self.path.parent)
         except OSError as error:
             raise unwritable(f"ledger {str(self.path)!r}", error) from error
+
+
+def _first_link(limit: object, unlinked: list[dict[str, object]]) -> str:
+    """Return the link that the first chained entry holds: of the limit and all entries before."""
+    return json_digest({"limit": limit, "releases": unlinked})
+
+
+def broken_chain(content: Mapping[str, Any]) -> str | None:
+    """Tell what was removed, moved or changed in the content of a ledger file, None if nothing.
+
+    Theorem: proofs/verification.md, section 8.  Edge cases: a ledger of an earlier version has no
+    links and no head; its first new entry begins the chain.
+    """
+    entries = [_read_entry(entry) for entry in content["releases"]]
+    links = [entry.link for entry in entries]
+    first = next((k for k, entry in enumerate(entries) if entry.previous is not None), None)
+    if first is not None:
+        before = [entry.fixed for entry in entries[:first]]
+        wanted = _first_link(content["limit"], before)
+        for k, entry in enumerate(entries[first:], first):
+            if entry.previous != wanted:
+                if entry.previous in links:
+                    return f"entry {k + 1} follows another one than it was written after"
+                what = f"entry {k} was changed" if k > first else "the limit was changed"
+                return f"{what}, or an entry before entry {k + 1} was removed or changed"
+            wanted = links[k]
+    head = content.get(_HEAD)
+    if head is None and first is None:
+        return None
+    if head != json_digest({key: value for key, value in content.items() if key != _HEAD}):
+        return "something was changed or removed after it was written: its head does not fit"
+    return None
 
 
 def _common_unit(releases: tuple[LedgerEntry, ...]) -> str | None:
@@ -259,12 +322,14 @@ def entered(
             )
         now = datetime.now(UTC).isoformat(timespec="seconds")
         spent = (requested, budget.mu, budget.slack, budget.unit)
-        entry = LedgerEntry(
+        draft = LedgerEntry(
             secrets.token_hex(8), "reserved", now, command, what, *spent, table=name
         )
 
         def add(book: Ledger) -> tuple[LedgerEntry, ...]:
-            _refuse_other_unit(book, entry.unit)
+            _refuse_other_unit(book, draft.unit)
+            entry = replace(draft, previous=book._next_link())
+            budget.ledger = LedgerPlace(entry.id, len(book.releases), entry.link)
             releases = (*book.releases, entry)
             if not book._fits(releases):
                 raise InputError(
@@ -275,16 +340,17 @@ def entered(
             return releases
 
         _update(file_path, add)
-        reserved.append(entry.id)
+        reserved.append(draft.id)
 
     yield reserve
     if file_path is not None and reserved:
-        file = None if out is None else str(out)
+        done: dict[str, Any] = {"state": "released", "out": None if out is None else str(out)}
+        if out is not None and Path(out).is_file():
+            done["release_sha256"] = file_digest(Path(out))
         _update(
             file_path,
             lambda book: tuple(
-                replace(entry, state="released", out=file) if entry.id in reserved else entry
-                for entry in book.releases
+                replace(entry, **done) if entry.id in reserved else entry for entry in book.releases
             ),
         )
 
@@ -349,16 +415,17 @@ def _refuse_unsafe(path: Path) -> None:
 
 
 def _read_entry(content: Any) -> LedgerEntry:
-    # Ledgers of earlier versions do not name the table.
-    known = {"table": None} | content
+    # Ledgers of earlier versions name neither the table nor the entry before.
+    known = {"table": None, "previous": None, "release_sha256": None} | content
     entry = LedgerEntry(**{field.name: known[field.name] for field in fields(LedgerEntry)})
     if entry.state not in get_args(EntryState):
         raise ValueError(f"unknown state {entry.state!r}")
     Budget(_number(entry.mu), _number(entry.slack))
     checked_eta(_number(entry.eta))
     texts = (entry.id, entry.time, entry.command, entry.what)
-    optional = tuple(text for text in (entry.unit, entry.out, entry.table) if text is not None)
-    if not all(isinstance(text, str) for text in (*texts, *optional)):
+    optional = (entry.unit, entry.out, entry.table, entry.previous, entry.release_sha256)
+    given = (text for text in optional if text is not None)
+    if not all(isinstance(text, str) for text in (*texts, *given)):
         raise TypeError("an entry has a number in place of a text")
     return entry
 

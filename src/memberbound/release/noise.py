@@ -315,7 +315,11 @@ class Grid:
 
     def slack(self, coordinates: float, error: float) -> float:
         """Bound the total variation added by draws with this relative error, rounded up."""
-        return min(1.0, up(coordinates * (self.crossing * error + _UNDERFLOW), 8))
+        return min(1.0, up(coordinates * self.slack_of_one(error), 8))
+
+    def slack_of_one(self, error: float) -> float:
+        """Return the slack of one coordinate: exact, where the error is a power of two."""
+        return self.crossing * error + _UNDERFLOW
 
 
 #: For single releases: increases the variance by at most 1/49 000 (proofs/snapping.md, claim 2).

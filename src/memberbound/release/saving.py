@@ -12,23 +12,22 @@ one, so that a killed run leaves a valid certificate for whichever release is on
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memberbound.answers import plain
 from memberbound.errors import InputError, MemberboundError
-from memberbound.files import check_output, read_document, write_atomically, write_text
+from memberbound.files import check_output, file_digest, read_document, write_atomically, write_text
 from memberbound.release.calibration import SavedRelease, load_vector
+from memberbound.release.derivation import REPLACES, SEAL, seal
 from memberbound.release.release_file import StorableRelease, json_page
 
 if TYPE_CHECKING:
     from memberbound.release.all_rows.models import PrivateModel
     from memberbound.release.half.half_estimator import TableModel
 
-#: Key under which a certificate holds the one it replaces.
-_REPLACES = "replaces"
 #: Function that loads a model, by the kind that its certificate states; imported on demand.
 _LOADERS = {
     "linear model": "memberbound.release.all_rows.models:load_private_model",
@@ -41,11 +40,6 @@ _LOADERS = {
 def certificate_path(path: str | Path) -> Path:
     """Return the path of a file's certificate."""
     return Path(f"{path}.certificate.json")
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def save(released: object, path: str | Path, *, force: bool = False) -> Path:
@@ -76,8 +70,9 @@ def save(released: object, path: str | Path, *, force: bool = False) -> Path:
 
     def write(draft: Path) -> None:
         fill(draft)
-        text = {"file": target.name, "sha256": _digest(draft)} | fields
-        write_text(json_page(text | ({} if old is None else {_REPLACES: old})), beside, force=force)
+        text = plain({"file": target.name, "sha256": file_digest(draft)} | fields)
+        text[SEAL] = seal(text)
+        write_text(json_page(text | ({} if old is None else {REPLACES: old})), beside, force=force)
 
     try:
         write_atomically(target, write, force)
@@ -115,7 +110,7 @@ def verified(path: str | Path) -> dict[str, object]:
     stated = read_document(beside, "certificate", "JSON")
     if not isinstance(stated, dict) or stated.get("sha256") is None:
         raise InputError(f"{beside.name} must be a certificate of memberbound, got another text.")
-    digest, old = _digest(target), stated.pop(_REPLACES, None)
+    digest, old = file_digest(target), stated.pop(REPLACES, None)
     for certificate in (stated, old):
         if isinstance(certificate, dict) and certificate.get("sha256") == digest:
             return dict(certificate)

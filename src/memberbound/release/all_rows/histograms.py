@@ -89,9 +89,9 @@ def octave_ends(cell: int) -> tuple[float, float]:
 IDENTIFIER_SHARE = 0.005
 #: Maximum number of values of a column that are released by name.
 MOST_CLASSES = 32
-#: A value of a single person is released with at most this probability: a noisy count must exceed
-#: 1 by this many scales, Φ(-6) is below it, and the grid changes a count by at most scale/8.
-CLASS_SLACK = 1e-9
+#: A value of a single person is released with a probability of at most ``CLASS_SLACK``: a noisy
+#: count must exceed 1 by this many scales, Φ(-6) is below it, and the grid changes a count by at most
+#: scale/8.
 CLASS_SCALES = 6.2
 #: A text column gets no indicators if its Σcount² is at most this multiple of an identifier's.
 _ALIKE = 3.0
@@ -103,11 +103,12 @@ def noisy_names(records: Records, name: str, histograms: NoisySums) -> tuple[str
     Each person counts once, for their most common value; otherwise each of several values unique to
     them would have a chance of being released.
 
-    Guarantee: a value of a single person is released with probability at most :data:`CLASS_SLACK`.
+    Guarantee: a value of a single person is released with probability at most ``CLASS_SLACK``.
     """
     exact = records.select([name]).shards.sum(_name_counts, name)
     names = sorted(exact)
-    noisy = histograms.measure([exact[label] for label in names])
+    # How many values there are is secret; between neighbours two counts differ.
+    noisy = histograms.measure([exact[label] for label in names], differing=2)
     passed = np.flatnonzero(noisy > 1.0 + CLASS_SCALES * histograms.scale)
     largest = passed[np.argsort(-noisy[passed], kind="stable")][:MOST_CLASSES]
     return tuple(names[index] for index in sorted(largest))

@@ -176,7 +176,10 @@ class PrivateModel:
     def certificate_fields(self) -> dict[str, object]:
         """Return the fields of its certificate."""
         return self.calibration_.certificate_fields(
-            self.model.kind, secure_source=self.secure, unit=self.budget.unit
+            self.model.kind,
+            secure_source=self.secure,
+            unit=self.budget.unit,
+            **self.budget.evidence(self.rows, self.certificate_),
         )
 
     def file_writer(self, path: Path) -> Writer:

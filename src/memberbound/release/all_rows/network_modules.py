@@ -170,6 +170,11 @@ def probe_training(module: Module, inputs: int, outputs: int) -> None:
         )
 
 
+def count_trained(module: Module) -> int:
+    """Return the number of tensors that are trained."""
+    return sum(p.requires_grad for p in module.parameters())
+
+
 def count_weights(module: Module) -> int:
     """Return the number of trainable weights."""
     return sum(p.numel() for p in module.parameters() if p.requires_grad)

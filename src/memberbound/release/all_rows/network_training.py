@@ -116,14 +116,14 @@ def train_network(
     training: Training,
     *,
     classes: bool,
-    scale: float,
-    source: RandomSource,
+    noise: NoisySums,
     unit: float = 1.0,
 ) -> Any:
     """Train a copy of ``module`` with noisy steps and return another copy with averaged weights.
 
     Guarantee: ``rows`` enter the result only through sums, over Poisson samples, of gradients
-    clipped at ``training.clip``, with noise N(0, scale²) on a grid.
+    clipped at ``training.clip``, with ``noise`` of one scale on a grid, tensor by tensor: the
+    tensors of a step are parts of one vector.
     Theorem: proofs/networks.md, claims 1 to 3.
     Edge cases: records of weight 0 have no effect.
     """
@@ -133,11 +133,9 @@ def train_network(
     )
     learnt = [p for p in wrapped.parameters() if p.requires_grad]
     optimizer = torch.optim.SGD(learnt, lr=training.rate, momentum=training.momentum)
-    count, persons = len(rows.codes), rows.persons
+    count, persons, source = len(rows.codes), rows.persons, noise.source
     weighted = np.ones(count, dtype=bool) if rows.weights is None else rows.weights > 0
     expected = training.sample_rate * (count if persons is None else persons.count)
-    # The tensors of a step are parts of one vector with this noise scale.
-    noise = NoisySums(scale, training.steps * len(learnt), source)
     goals = np.where(weighted, rows.codes, 0)
     mean = [np.zeros(tuple(p.shape)) for p in learnt]
     first = training.steps - max(1, math.ceil(training.steps * training.averaged))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from memberbound.answers import plain
 from memberbound.curve.families import SlackCurve
 from memberbound.dp import DpSgd, DpSgdHistory, EtaTarget, calibrated_noise_multiplier
 from memberbound.errors import InputError
@@ -28,6 +29,7 @@ from memberbound.release.all_rows.models import PrivateModel, model_fields
 from memberbound.release.all_rows.network_modules import (
     BLOCK_ROWS,
     check_module,
+    count_trained,
     count_weights,
     make_module,
     probe_training,
@@ -46,7 +48,8 @@ from memberbound.release.all_rows.probabilities import (
     probability_sums,
 )
 from memberbound.release.all_rows.training import prepare
-from memberbound.release.budget import Budget, BudgetShare
+from memberbound.release.budget import Budget, BudgetShare, NoisySums
+from memberbound.release.derivation import Derivation, SampledSteps
 from memberbound.release.noise import checked_eta
 from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.release.release_file import Writer, safetensors, tensor_writer
@@ -78,6 +81,8 @@ class NetworkBudget(Budget):
     #: No Gaussian trade-off bounds the release.
     normal_mu = None
     training: DpSgd = field(default_factory=lambda: DpSgd(1.0, 1.0, 1))
+    #: The noise of the steps, as it was drawn.
+    drawn: SampledSteps | None = None
 
     @classmethod
     def calibrate(cls, eta: float, paid: Budget, sample_rate: float, steps: int) -> NetworkBudget:
@@ -86,13 +91,31 @@ class NetworkBudget(Budget):
         goal = EtaTarget(down(checked_eta(eta) - paid.slack, 4))
         sigma = calibrated_noise_multiplier(goal, sample_rate, steps, "replace-one", beside=beside)
         made = DpSgd(up(sigma, 2), sample_rate, steps)
-        budget = cls(paid.mu, paid.slack, list(paid.shares), 1.0, made, unit=paid.unit)
+        budget = cls(
+            paid.mu,
+            paid.slack,
+            list(paid.shares),
+            1.0,
+            made,
+            unit=paid.unit,
+            slacks=paid.slacks,
+            bounds=paid.bounds,
+        )
         assert budget.curve().eta <= eta
         return budget
 
     def fractions(self) -> dict[str, float]:
         """Return no fractions: DP-SGD does not spend a fraction of μ²."""
         return {}
+
+    def to_dict(self) -> dict[str, object]:
+        """Return JSON-ready fields, to be stored beside a release."""
+        return super().to_dict() | {"sampled": plain(self.drawn)}
+
+    def derivation(self, records: int, theorems: tuple[str, ...]) -> Derivation:
+        """Return the record from which a third party recomputes the certificate."""
+        sampled = () if self.drawn is None else (self.drawn,)
+        return replace(super().derivation(records, theorems), sampled=sampled)
 
     def curve(self) -> SlackCurve:
         """Return the trade-off curve of all releases, replace-one."""
@@ -221,7 +244,8 @@ class PrivateNetwork(PrivateModel):
                 np.array(fields["offsets"], dtype=np.float64),
             )
             steps = DpSgd(float(fields["noise_multiplier"]), training.sample_rate, training.steps)
-            return model, NetworkBudget.from_dict(fields, training=steps)
+            drawn = SampledSteps(**fields["sampled"])
+            return model, NetworkBudget.from_dict(fields, training=steps, drawn=drawn)
 
         return cls._restore(fields, restore)
 
@@ -300,17 +324,24 @@ def fit_network(
     codes, known = code.read(records.columns[target])
     counts = paid.take("calibrated probabilities", PROBABILITY_SHARE) if code.classes else None
     budget = NetworkBudget.calibrate(eta, paid, settings.sample_rate, settings.steps)
-    scale = up(budget.training.noise_multiplier * step_reach(settings.clip, len(records)), 2)
+    reach = step_reach(settings.clip, len(records))
+    scale = up(budget.training.noise_multiplier * reach, 2)
     weights = known.astype(np.float64)
     rows = TrainingRows(features, codes, weights, records.persons)
+    noise = NoisySums(scale, settings.steps * count_trained(module), source, reach)
     trained = train_network(
-        module,
-        rows,
-        settings,
-        classes=bool(code.classes),
-        scale=scale,
-        source=source,
-        unit=encoder.length,
+        module, rows, settings, classes=bool(code.classes), noise=noise, unit=encoder.length
+    )
+    budget.drawn = SampledSteps(
+        "steps on samples of the records",
+        "l2",
+        reach,
+        settings.sample_rate,
+        settings.steps,
+        noise.coordinates,
+        scale,
+        noise.grid_step,
+        budget.training.noise_multiplier,
     )
     model = NetworkModel(trained, _loss_name(code), settings, scale, encoder.length)
     if counts is not None:

@@ -32,7 +32,6 @@ from memberbound.release.all_rows.cells import (
 from memberbound.release.all_rows.histograms import (
     BUCKETS,
     CLASS_SCALES,
-    CLASS_SLACK,
     MISSING,
     NUMBER_CELLS,
     cells_of,
@@ -144,9 +143,9 @@ def look_coordinates(private: int) -> int:
     return private * (_FIRST_CELLS + MOST_ZOOM_CELLS + 3 * gaps + 4)
 
 
-def look_slack(private: int) -> float:
-    """Return the probability that a text of one person is named, or decides, in any column."""
-    return 2 * private * CLASS_SLACK
+def look_names(private: int) -> int:
+    """Return how many chances a text of one person has to be named, or to decide, in any column."""
+    return 2 * private
 
 
 @dataclass(frozen=True)
@@ -301,7 +300,8 @@ def learn_columns(
     declared (a column's type).
 
     Guarantee: the two parts are all that it tells about the table, except that with ``named`` a
-    text of one person is released with probability at most :func:`look_slack`.
+    text of one person is released with a probability of at most ``CLASS_SLACK``, each of
+    :func:`look_names` times.
     Theorem: X22 (proofs/private-columns.md), of persons X26.
     """
     looks = {
@@ -357,7 +357,9 @@ def _measure(
     """Return noisy counts of cells, and of texts by name, from one histogram."""
     exact, texts = records.select([name]).shards.sum(count_column, name, cells, named)
     names = sorted(texts)
-    noisy = sums.measure([*exact, *(texts[text] for text in names)])
+    # How many texts there are is secret; between neighbours two of their counts differ.
+    differing = cells.count + (2 if named else 0)
+    noisy = sums.measure([*exact, *(texts[text] for text in names)], differing)
     return noisy[: cells.count], dict(zip(names, noisy[cells.count :].tolist(), strict=True))
 
 

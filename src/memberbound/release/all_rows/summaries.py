@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memberbound.errors import InputError, one_of
-from memberbound.numerics.rounding import FloatArray, up
+from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import significant
 from memberbound.release.all_rows.bounds import Categories, Range, forms_of, read_bounds
-from memberbound.release.all_rows.histograms import CLASS_SLACK, counted, noisy_names
+from memberbound.release.all_rows.histograms import counted, noisy_names
 from memberbound.release.all_rows.private_columns import (
     histogram_share,
     learn_columns,
@@ -29,7 +29,7 @@ from memberbound.release.all_rows.private_columns import (
     rows_needed,
     take_looks,
 )
-from memberbound.release.budget import HISTOGRAM_MOVES, Budget, release_slack
+from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Slack
 from memberbound.release.calibration import Calibration, Release
 from memberbound.release.noise import GaussianNoise, checked_eta
 from memberbound.release.randomness import SECURE, RandomSource
@@ -103,10 +103,14 @@ def release_table_statistic(
 
     private = [name for name in names if name not in public]
     coordinates = look_coordinates(len(private)) + form.coordinates(len(names))
-    slack = release_slack(coordinates)
-    if form.counted:
-        slack = up(slack + len(private) * CLASS_SLACK, 2)
-    budget = Budget.for_eta(eta, slack=slack, unit=records.unit, source=source, reserve=reserve)
+    budget = Budget.for_eta(
+        eta,
+        slack=Slack(coordinates, len(private) if form.counted else 0),
+        unit=records.unit,
+        source=source,
+        reserve=reserve,
+        bounds=tuple(public),
+    )
     needed = rows_needed(len(private), budget.mu) if private else 1
     if rows < needed:
         columns = "one column" if len(private) == 1 else f"{len(private)} columns"

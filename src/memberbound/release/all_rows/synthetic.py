@@ -71,7 +71,7 @@ from memberbound.release.all_rows.private_columns import (
     learn_classes,
     learn_columns,
     look_coordinates,
-    look_slack,
+    look_names,
     rows_needed,
     take_looks,
 )
@@ -83,7 +83,7 @@ from memberbound.release.all_rows.tree import (
     select_forest,
     select_further,
 )
-from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, release_slack
+from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums, Slack
 from memberbound.release.calibration import Calibration
 from memberbound.release.noise import GaussianNoise
 from memberbound.release.randomness import SECURE, RandomSource
@@ -266,6 +266,7 @@ class SyntheticRows:
             rows=len(self.frame),
             unit=budget.unit,
             left_out=self.model.left_out,
+            **budget.evidence(self.model.records, self.model.certificate_),
         )
 
     def file_writer(self, path: Path) -> Writer:
@@ -306,9 +307,17 @@ def fit_synthetic(
     names = tuple(records.columns)
     if unit is not None:
         records = records.group_by_person(unit)
-    public, writings = _declared(records, read_bounds(bounds), target)
+    stated = read_bounds(bounds)
+    public, writings = _declared(records, stated, target)
     slack = _slack(records, public)
-    budget = Budget.for_eta(eta, slack=slack, unit=unit, source=source, reserve=reserve)
+    budget = Budget.for_eta(
+        eta,
+        slack=slack,
+        unit=unit,
+        source=source,
+        reserve=reserve,
+        bounds=[name for name in stated if name in names],
+    )
     _refuse_small(records, public, budget.mu)
     cells, identifiers, left_out = _cells(records, public, writings, target, budget)
     left, count = budget.left, len(records)
@@ -374,7 +383,7 @@ def _declared(
     return public, writings
 
 
-def _slack(records: Records, public: Bounds) -> float:
+def _slack(records: Records, public: Bounds) -> Slack:
     """Return the total variation of all counts, from public numbers alone."""
     columns = len(records.columns)
     cells = 0
@@ -395,7 +404,7 @@ def _slack(records: Records, public: Bounds) -> float:
         + 2 * SCORE_BINS
         + columns * (len(FORMATS) + 1)
     )
-    return up(release_slack(coordinates) + look_slack(private + (private > 0)), 2)
+    return Slack(coordinates, look_names(private + (private > 0)))
 
 
 def _refuse_small(records: Records, public: Bounds, mu: float) -> None:

@@ -17,7 +17,7 @@ from scipy import special
 
 from memberbound.errors import InputError, TooFewRowsError, one_of
 from memberbound.files import large_copy
-from memberbound.numerics.rounding import FloatArray, up
+from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.boosting import (
     BoostedModel,
 )
@@ -36,7 +36,6 @@ from memberbound.release.all_rows.gradient import (
     TrainingRows,
 )
 from memberbound.release.all_rows.histograms import (
-    CLASS_SLACK,
     MOST_CLASSES,
     counted,
     noisy_identifiers,
@@ -57,7 +56,7 @@ from memberbound.release.all_rows.probabilities import (
     probability_sums,
 )
 from memberbound.release.all_rows.trainers import Trainer, trainer_of
-from memberbound.release.budget import HISTOGRAM_MOVES, Budget, BudgetShare, release_slack
+from memberbound.release.budget import HISTOGRAM_MOVES, Budget, BudgetShare, Slack
 from memberbound.release.noise import checked_eta
 from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.tables.records import Records, read_records
@@ -215,7 +214,14 @@ def prepare(
     mu = 2.0 * float(special.ndtri(0.5 + checked_eta(eta)))
     settled = settled_bounds(public, features, rows, mu, classes=open_target)
     slack = _slack(features, settled, target_bound, classifier=classifier, draws=draws)
-    budget = Budget.for_eta(eta, slack=slack, unit=records.unit, source=source, reserve=reserve)
+    budget = Budget.for_eta(
+        eta,
+        slack=slack,
+        unit=records.unit,
+        source=source,
+        reserve=reserve,
+        bounds=tuple(public),
+    )
     _refuse_small(records, sum(n not in public for n in features), budget.mu, open_target)
     most = most_classes(rows, budget.mu)
     if isinstance(target_bound, Categories) and len(target_bound.labels) > most:
@@ -360,7 +366,7 @@ def _slack(
     *,
     classifier: bool,
     draws: Callable[[int, int, int], int],
-) -> float:
+) -> Slack:
     """Return the slack from public numbers alone."""
     outputs = 1
     if classifier:
@@ -371,8 +377,7 @@ def _slack(
         + sum(isinstance(bounds.get(name), Range) for name in features)
         + draws(widest(features, bounds), len(features), max(1, outputs))
     )
-    slack = release_slack(coordinates)
-    return up(slack + CLASS_SLACK) if target_bound is None and classifier else slack
+    return Slack(coordinates, int(target_bound is None and classifier))
 
 
 def _refuse_small(records: Records, private: int, mu: float, open_target: bool) -> None:

@@ -1,0 +1,181 @@
+"""The derivation record of a certificate: what a third party needs to recompute it (X34).
+
+Every release fills the same record: the noise of each measurement as it was drawn, what a replaced
+record can move it by, the slacks, and what is public.  ``proofs/verification.md`` leads from the
+record to μ, the curve, η and the bounds for groups; ``record.schema.json`` is its JSON Schema.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memberbound.answers import Given, Upper, plain
+from memberbound.curve.base import TradeoffCurve
+from memberbound.quantities import percent
+
+FORMAT = "memberbound-derivation/1"
+#: Numbers of records for which every certificate states a bound.
+GROUPS = (2, 5, 10)
+#: Keys that a certificate's own hash leaves out: the hash, and the certificate that it replaces.
+SEAL, REPLACES = "certificate_sha256", "replaces"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Vectors of sums with normal noise, paid for by one share of the budget.
+
+    ``vectors`` is the number of vectors that were paid for; ``coordinates`` counts the noisy
+    numbers that were drawn and whose law can differ between neighbouring tables.  A share that
+    bought no noise has 0 vectors and no scale.
+    """
+
+    name: str
+    budget_share: Given
+    mu: Given
+    norm: str
+    sensitivity: Given | None
+    vectors: int
+    coordinates: int
+    noise_scale: Given | None
+    grid_step: Given | None
+
+
+@dataclass(frozen=True)
+class SampledSteps:
+    """Steps that take each record with probability ``sample_rate``, as in DP-SGD.
+
+    ``sensitivity`` is how far the presence of a record moves the sum of a step;
+    ``noise_multiplier`` is at most the noise scale over it.
+    """
+
+    name: str
+    norm: str
+    sensitivity: Given
+    sample_rate: Given
+    steps: int
+    coordinates: int
+    noise_scale: Given
+    grid_step: Given
+    noise_multiplier: Given
+
+
+@dataclass(frozen=True)
+class SlackPart:
+    """A part of the slack: ``count`` events with a total variation of at most ``each``."""
+
+    reason: str
+    count: int
+    each: Given
+    amount: Given
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """How μ, the curve and η of a release of all rows follow from its noise."""
+
+    game: str
+    adjacency: str
+    unit: str | None
+    records: int
+    public: tuple[str, ...]
+    #: None where steps sample records, whose curve is not that of normal laws.
+    mu: Given | None
+    slack: Given
+    slacks: tuple[SlackPart, ...]
+    #: μ of the budget whose shares the measurements took.
+    budget_mu: Given
+    measurements: tuple[Measurement, ...]
+    #: Fraction of μ² that the measurements' shares add up to.
+    budget_spent: Given
+    sampled: tuple[SampledSteps, ...]
+    theorems: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready fields, in a fixed order."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {"format": FORMAT, **plain(fields)}
+
+
+@dataclass(frozen=True)
+class LedgerPlace:
+    """Where a release stands in a ledger: its entry, the number of entries before it, its link."""
+
+    entry: str
+    position: int
+    link: str
+
+
+@dataclass(frozen=True)
+class GroupBound:
+    """What holds for a number of records together, such as a household."""
+
+    records: int
+    eta_upper: Upper
+    accuracy_upper: Upper
+    statement: str
+
+
+def group_bounds(
+    curve_of: Callable[[int], TradeoffCurve], unit: str | None, sizes: Iterable[int] = GROUPS
+) -> tuple[GroupBound, ...]:
+    """Return the bounds for several records that are replaced together (X33)."""
+    bounds = []
+    for size in sizes:
+        group = curve_of(size)
+        accuracy = group.accuracy()
+        statement = group_statement(size, accuracy, unit)
+        bounds.append(GroupBound(size, group.eta, accuracy, statement))
+    return tuple(bounds)
+
+
+def _noun(unit: str | None) -> str:
+    return "record" if unit is None else "person"
+
+
+def statement(accuracy: float, unit: str | None) -> str:
+    """Return the sentence that a certificate prints, a function of its numbers alone."""
+    who = _noun(unit)
+    return (
+        f"Nobody who knows every other {who}, and sees this release and whatever is made of it, is "
+        f"right about any {who}'s membership more than {percent(accuracy, 'upper')} of the time "
+        "(guessing blindly: 50 %)."
+    )
+
+
+def group_statement(size: int, accuracy: float, unit: str | None) -> str:
+    """Return the sentence about ``size`` records that are replaced together."""
+    most = percent(accuracy, "upper")
+    return f"For any {size} {_noun(unit)}s together: at most {most} of the time."
+
+
+def canonical_json(value: object) -> bytes:
+    """Return JSON with sorted keys, no spaces and shortest decimals, as ASCII.
+
+    Examples:
+        >>> canonical_json({"b": 0.1, "a": [1, None]})
+        b'{"a":[1,null],"b":0.1}'
+    """
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return text.encode("ascii")
+
+
+def seal(certificate: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a certificate's canonical JSON, less the seal and what it replaces."""
+    kept = {key: value for key, value in certificate.items() if key not in (SEAL, REPLACES)}
+    return json_digest(kept)
+
+
+def json_digest(value: object) -> str:
+    """Return the SHA-256 of a value's canonical JSON."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+def named_public(unit: str | None, bounds: Sequence[str]) -> tuple[str, ...]:
+    """Return in words what a release of all rows takes to be public."""
+    number = "number of rows" if unit is None else f"number of persons (values of {unit!r})"
+    listed = [f"bounds of {name!r}" for name in bounds]
+    return (number, "names and declared types of the columns", *listed)
