@@ -90,8 +90,8 @@ IDENTIFIER_SHARE = 0.005
 #: Maximum number of values of a column that are released by name.
 MOST_CLASSES = 32
 #: A value of a single person is released with a probability of at most ``CLASS_SLACK``: a noisy
-#: count must exceed 1 by this many scales, Φ(-6) is below it, and the grid changes a count by at most
-#: scale/8.
+#: count must exceed 1 by this many scales, Φ(-6) is below it, and the grid changes a count by at
+#: most scale/8.
 CLASS_SCALES = 6.2
 #: A text column gets no indicators if its Σcount² is at most this multiple of an identifier's.
 _ALIKE = 3.0
