@@ -32,13 +32,13 @@ def certificate_of(file):
 @pytest.fixture
 def drawn(monkeypatch):
     """Return every vector that gets noise: (coordinates, scale, step of its grid)."""
-    met, plain = [], budgets.snapped
+    met, plain = [], budgets.snap_to_grid
 
     def note(values, noise, steps):
         met.append((np.size(values), float(steps)))
         return plain(values, noise, steps)
 
-    monkeypatch.setattr(budgets, "snapped", note)
+    monkeypatch.setattr(budgets, "snap_to_grid", note)
     scales, release = [], budgets.noisy_release
 
     def scaled(values, scale, source):
