@@ -18,40 +18,40 @@ from _pytest.doctest import DoctestModule
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
-# No deadlines: a busy machine is no bug.  Fixed examples find nothing new in a second run, so they
-# are few; `make test-long` draws a hundred new ones.
+# No deadlines: a busy machine is not a bug.  Fixed examples find nothing new in a second run, so
+# there are few of them; `make test-long` draws a hundred new ones.
 settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=25)
 settings.register_profile("explore", derandomize=False, deadline=None, print_blob=True)
 _EXAMPLES = os.environ.get("MEMBERBOUND_EXAMPLES", "fixed")
 settings.load_profile(_EXAMPLES)
 if _EXAMPLES == "fixed" and hasattr(providers, "_get_local_constants"):
-    # Hypothesis also draws constants that it finds in our modules, and which of these are imported
-    # depends on the tests that ran before in the same process: the examples would not be fixed.
+    # Hypothesis also draws constants found in our imported modules, which depend on the tests that
+    # ran before in the same process, so the examples would not be fixed.
     _NOTHING = providers.Constants()
     providers._get_local_constants = lambda: _NOTHING
 
-# Several test processes share the cores already: where a test does not say how many processes it
-# wants, it gets none of its own, which would each import everything once more.
+# Several test processes already share the cores, so a test starts no processes by default; each
+# would have to import everything again.
 os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option with which the golden files of ``verbs/test_wording.py`` are written."""
+    """Add the option that rewrites the golden files of ``verbs/test_wording.py``."""
     parser.addoption("--update-wording", action="store_true", help="write tests/verbs/golden")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path) -> Iterator[None]:
-    """Look for doctests in src only: those of tests would be searched for, and there are none."""
+    """Collect doctests in src only: tests have none, and searching them takes time."""
     found: list[Any] = yield
     return [part for part in found if not isinstance(part, DoctestModule)]
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Look for garbage from the first test on: what collection makes stays.
+    """Disable garbage collection while tests are collected, because these objects persist.
 
-    Looking again and again is a quarter of its time, in every process.
+    It would take a quarter of the collection time in every process.
     """
     gc.disable()
     try:
@@ -143,20 +143,20 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def context(chromium: Any) -> Any:
-    """What pages share: scripts are loaded and compiled once.  They store nothing to share."""
+    """Browser context of all pages: scripts are compiled once, and no data is stored."""
     return chromium.new_context()
 
 
 @pytest.fixture(scope="session")
 def tabs() -> list[Any]:
-    """Tabs that earlier tests have left empty: a new one is a process that starts from nothing."""
+    """Empty tabs left by earlier tests, because a new tab is a fresh process."""
     return []
 
 
 def listened(page: Any, address: str) -> Callable[[], None]:
-    """Collect what is wrong with a page in ``page.complaints``, until what is returned is called.
+    """Collect a page's problems in ``page.complaints``, and return a function that stops this.
 
-    That is: errors that it logs or throws, and requests to anything but its own address.
+    Problems are logged or thrown errors, and requests to any other address.
     """
     own = address if address.startswith("file:") else "/".join(address.split("/")[:3])
     page.complaints = []
@@ -185,11 +185,11 @@ def listened(page: Any, address: str) -> Callable[[], None]:
 
 @pytest.fixture
 def open_page(chromium: Any, context: Any, tabs: list[Any]) -> Iterator[Callable[..., Any]]:
-    """Open pages as ``open_page(address, width=1400, scheme="light")``; options of a context of
-    its own may follow.
+    """Open pages as ``open_page(address, width=1400, scheme="light")``.
 
-    A page that logs an error, throws, or asks the network for anything but its own address fails
-    the test when it ends, unless the test clears ``page.complaints`` (a list of sentences).
+    Further options create a separate browser context.  A page that logs or throws an error, or
+    requests any other address, fails the test at its end, unless the test clears
+    ``page.complaints`` (a list of sentences).
     """
     opened: list[tuple[Any, Callable[[], None], bool]] = []
 

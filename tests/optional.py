@@ -13,7 +13,7 @@ class Later:
     """A module that is imported when it is first used.
 
     Every test process collects every file and runs a part of them.  Where the module is not
-    installed, the file that asks for it is skipped.
+    installed, the file that requires it is skipped.
     """
 
     def __init__(self, name: str) -> None:
@@ -22,6 +22,6 @@ class Later:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # pytest asks every global of a file what it is
+        if name.startswith("_"):  # pytest inspects every global of a file
             raise AttributeError(name)
         return getattr(import_module(self._name), name)

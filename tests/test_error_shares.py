@@ -325,7 +325,7 @@ RUNS = {
 
 
 def overspent(run, fault=None):
-    """Return the promises of a run whose errors add up to more than 1 - confidence."""
+    """Return the guarantees of a run with errors that add up to more than 1 - confidence."""
     with recording() as uses, pytest.MonkeyPatch.context() as patch:
         if fault is not None:
             fault(patch)
@@ -346,7 +346,7 @@ def test_errors_add_up(run):
 
 
 def larger(module, name, factor, argument="error"):
-    """Hand a primitive more error than its caller says."""
+    """Hand a primitive more error than its caller states."""
 
     def fault(patch):
         place = importlib.import_module(f"memberbound.{module}")

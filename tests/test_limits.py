@@ -211,7 +211,7 @@ def test_a_study_is_about_the_model_as_it_is() -> None:
 
 
 def commands() -> Iterator[tuple[str, str]]:
-    """Every command of the examples, exactly as it stands there."""
+    """Return every command of the examples, verbatim."""
     flow = yaml.safe_load((CI / "membership.yml").read_text(encoding="utf-8"))
     for step in flow["jobs"]["membership"]["steps"]:
         if step.get("run", "").startswith("memberbound"):

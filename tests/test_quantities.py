@@ -1,4 +1,4 @@
-"""How numbers become text: to the safe side, everywhere, and in one module only."""
+"""Formatting of numbers: rounded to the safe side, everywhere, and in one module only."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ PROOFS: tuple[Side, ...] = ("upper", "lower", "estimate")
 
 
 def exact(value: float) -> Fraction:
-    """What a reader of the JSON sees."""
+    """Numbers as a reader of the JSON sees them."""
     return Fraction(repr(value))
 
 
@@ -113,7 +113,7 @@ def test_percent_keeps_the_side(value: float) -> None:
     assert holds(low, value, "lower")
     assert holds(high, value, "upper")
     assert read(high) - read(low) <= Fraction(1, 10_000)
-    # What reads 100 % has no use as a ceiling, and is not shown as one.
+    # A bound that prints as 100 % is useless, and is not shown as a bound.
     assert read(high) < 1 or vacuous(value)
     shown = marked(value, "certificate")
     assert (shown.kind == "unproved") == vacuous(value)
@@ -167,7 +167,7 @@ def test_a_vacuous_bound_is_shown_in_words() -> None:
 
 # --- Every face: what is printed, read back, is on its safe side ----------------------------------
 
-#: A number with what says which way it goes; a number inside a word is a name.
+#: A number with its sign of direction; a number inside a word is part of a name.
 TOKEN = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?(?:e-?\d+)?)( %)?(?![\w]|\.\d)")
 
 
@@ -208,7 +208,7 @@ def near(token: str, value: float) -> bool:
 
 
 def test_printed_numbers_are_on_the_safe_side() -> None:
-    """Real answers, whose numbers have long tails."""
+    """Real answers, which have numbers with many digits."""
     for answer, sides in answers():
         fields = answer.to_dict()
         fields.pop("budget", None)  # shares of what is spent, shown with two digits
@@ -335,7 +335,7 @@ def test_every_number_of_every_answer_has_a_side() -> None:
 
 
 def test_an_undeclared_number_is_found() -> None:
-    """The broken twin: a key that nobody declared is reported, however well it is named."""
+    """The broken twin: an undeclared key is reported, even with a clear name."""
     fields = copy.deepcopy(sample()["steps"][0]["result"])
     fields["leak_upper"] = 0.5
     fields["record_leak"]["p95"] = 0.5

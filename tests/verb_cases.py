@@ -28,9 +28,9 @@ class Case:
     #: Limits that the answer keeps and exceeds, where the verb takes one.
     kept: float | None = None
     exceeded: float | None = None
-    #: Further calls whose words are golden.
+    #: Further calls with golden output.
     also: tuple[str, ...] = ()
-    #: A command whose files the call reads.
+    #: A command that creates the files for the call.
     prepared_by: str = ""
     #: Whether its text has a golden file; that of ``theorems`` names files of the repo.
     golden: bool = True

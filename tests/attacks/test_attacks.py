@@ -56,7 +56,7 @@ def test_lira_and_rmia_leave_the_target_out():
     # The broken variant that keeps the target among its shadows is another attack.
     kept = Targets(run.signals, run.signals, run.membership)
     assert not np.allclose(lira(kept), lira(targets))
-    # Targets that are no shadows.
+    # Targets that are not shadows.
     later = Targets(run.signals[20:], run.signals[:20], run.membership[:20])
     ratios, relative = _naive(run, 22, list(range(20)))
     assert np.allclose(lira(later)[2], ratios)

@@ -29,7 +29,7 @@ def test_a_model_that_numbers_its_classes(tree) -> None:
 
 
 def test_a_released_model_is_audited_from_its_file(tmp_path: Path) -> None:
-    """What protect released is a model like any other, and gives next to nothing away."""
+    """A released model is audited like any other, and leaks next to nothing."""
     pytest.importorskip("skops", reason="skops is not installed")
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(400, 3)), columns=list("abc"))

@@ -20,7 +20,7 @@ from memberbound.attacks.intervals import (
 )
 from memberbound.attacks.one_run import Guesses, one_run_p_value
 
-#: What proofs/audit-intervals.md grants to scipy, nearly used up.
+#: The errors that proofs/audit-intervals.md allows scipy, nearly used up.
 OFF = 0.9e-11
 CASES = [(2, 10, 0.05), (7, 10, 0.025), (3, 1000, 0.0125), (990, 1000, 0.01), (60, 120, 1e-4)]
 

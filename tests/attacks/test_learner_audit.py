@@ -1,7 +1,7 @@
 """The audit of a learner: statistics of a release, intervals, the best attack, single records.
 
-Whoever reads an audit looks at the attack and at the records that stand out, so an error of 5 % is
-one for all of them.  What holds for each on its own stands beside as the broken twin.
+Readers of an audit look at the attack and the records that stand out, so the error of 5 % must
+cover all of them.  Intervals that hold only individually serve as the broken twin.
 """
 
 import itertools
@@ -87,7 +87,7 @@ def test_scores_without_information_reach_at_most_the_fpr_on_average():
 
 
 def test_no_tpr_where_a_release_has_too_few_non_members():
-    """Counting such a release as 0 would lower the ceiling of an attack that knows everybody."""
+    """Counting such a release as 0 would lower the ceiling of an attack that knows every member."""
     member = np.arange(20) < np.where(np.arange(24) % 2, 8, 14)[:, None]
     audit = audit_shadows(run_of(member, 9.0 * member), attacks=["loss"], fpr=(0.1, 0.2))
     reached = audit.attacks["loss"].tpr_at_fpr
@@ -206,7 +206,7 @@ def test_the_bound_accounts_for_selecting_among_null_attacks():
 def test_claim_5_holds_for_every_order_of_guesses_and_catches_a_choice_after_looking():
     """Exactly: the largest P(S ≥ s) of an opponent who chooses each |G| by what came before.
 
-    The broken twin says G or its complement, whichever is better, once the half is known.
+    The broken twin guesses G or its complement, whichever is better, once the half is known.
     """
     records, size = 6, 3
 
@@ -383,7 +383,7 @@ def test_a_learner_that_memorises_and_its_records(table, tmp_path):
     written = pd.read_csv(tmp_path / "r.csv")
     assert len(written) == 80
     assert written.exposed.sum() == answer.records.exposed_records
-    # The sentence pays for choosing the best attack.
+    # The sentence accounts for selecting the best attack.
     assert f"{answer.floor:.3f}" != f"{best['lower']:.3f}"
     stated = float(re.search(r"at least (\S+) % with", answer.sentence)[1])
     assert 50 * (1 + answer.floor) - 0.01 < stated <= 50 * (1 + answer.floor), "rounded down"

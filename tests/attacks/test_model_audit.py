@@ -38,7 +38,7 @@ def audited(model: object, members: object, nonmembers: object, **options: objec
 
 
 def evidence_of(table: np.ndarray, truth: np.ndarray, member: np.ndarray) -> Evidence:
-    """Return what a model with these probabilities is known by, without rows."""
+    """Return the signals of a model with these probabilities, without rows."""
     classes = np.arange(table.shape[1])
     answers = Answers("probabilities", table, classes)
     return Evidence(answers, truth, member, tuple(map(str, classes)))
@@ -159,7 +159,7 @@ def test_a_named_learner_trains_on_known_records_only(task: str, monkeypatch) ->
         assert np.array_equal(before[name][0][rest], after[name][0][rest]), name
 
 
-# ── Tables that stand for a model ─────────────────────────────────────────────────────────────────
+# ── Tables in place of a model ─────────────────────────────────────────────────────────────────
 
 
 def score_table(shift: float, count: int = 600) -> pd.DataFrame:
@@ -184,7 +184,7 @@ def test_a_table_of_scores(tmp_path: Path) -> None:
     written = pd.read_csv(listed)
     assert list(written.record) == list(range(1, 600, 2))  # the members' rows
     assert written.recognised.sum() == fields["records"]["recognised"] > 200
-    # Negative control: scores without information name next to nobody.
+    # Negative control: scores without information list almost no record.
     assert memberbound.audit(score_table(0.0)).to_dict()["records"]["recognised"] == 0
 
 

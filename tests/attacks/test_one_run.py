@@ -33,7 +33,7 @@ RUNS, MISSES = 300, 38
 
 
 def worst_mechanism(run, epsilon, delta):
-    """The largest P(so many right) of all (ε, δ)-DP mechanisms, by linear programming."""
+    """Return the largest P(W ≥ v) over all (ε, δ)-DP mechanisms, by linear programming."""
     m, r, v = run
     coins = list(product((-1, 1), repeat=m))
     guesses = [t for t in product((-1, 0, 1), repeat=m) if sum(map(abs, t)) == r]
@@ -140,7 +140,7 @@ def test_coverage_for_gaussian_noise(mu):
     assert (seen[:, 0] > mu).sum() <= MISSES
     assert (seen[:, 1] > epsilon).sum() <= MISSES
     if mu == 2.0:
-        assert np.median(seen[:, 0]) > 0.5  # and it says something
+        assert np.median(seen[:, 0]) > 0.5  # and it is not vacuous
 
 
 def test_taking_the_best_number_of_guesses_without_paying_is_caught():

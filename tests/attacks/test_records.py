@@ -31,7 +31,7 @@ def share_wrong(rng: np.random.Generator, kind: str, *, cheat: bool, rate: float
     inside = rng.normal(size=n1)
     if kind == "some":
         inside[:10] += 4.0
-    if kind == "together":  # members stand or fall together, as through one model
+    if kind == "together":  # members are exposed together or not at all, as through one model
         inside = np.full(n1, 4.0 * (rng.random() < 0.5)) + 0.01 * inside
     if kind == "ties":
         inside, outside = np.round(inside), np.round(outside)

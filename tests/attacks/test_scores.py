@@ -96,7 +96,7 @@ def own_truth(members, law=PHI, quantile=PPF):
 def test_one_model_of_a_learner_that_memorises_in_half_of_its_runs(trained, listed):
     """The attacked model's own quantities are covered; the learner's mean over runs is not.
 
-    Some or all of the members are listed.  False-alarm rate: as the header says, for each count.
+    Some or all of the members are listed.  False-alarm rate: as in the header, for each count.
     """
     rng = np.random.default_rng(25)
     runs = 200

@@ -8,7 +8,7 @@ from memberbound.curve import GaussianCurve, LaplaceCurve, PolygonCurve, polygon
 from memberbound.curve.families import SlackCurve, gaussian_summary
 from memberbound.dp import DpSgd
 
-#: How far the curve of μ may be moved before it has to bound the other.
+#: Tolerated shift of the curve of μ, which must bound the other.
 MOVED = 1e-5
 RATES = np.concatenate([np.geomspace(1e-12, 1e-3, 400), np.linspace(1e-3, 1, 2000)])
 
@@ -40,11 +40,11 @@ def test_neither_curve_is_more_private_than_the_other_moved_by_the_regret(name):
     mu, regret = gaussian_summary(curve)
 
     def above(mu, moved):
-        """How far the curve lies above that of μ, moved in both rates."""
+        """Return the shift in both rates by which the curve exceeds that of μ."""
         return np.max(curve.roc(RATES) - gaussian(mu, RATES + moved) - moved)
 
     def below(moved):
-        """How far the curve of μ lies above the other, moved in both rates."""
+        """Return the shift in both rates by which the curve of μ exceeds the other."""
         return np.max(gaussian(mu, RATES) - curve.roc(np.minimum(RATES + moved, 1)) - moved)
 
     moved = MOVED + (curve.slack if name == "slack" else 0.0)

@@ -1,4 +1,4 @@
-"""What (ε, δ)-DP says: curves and X11 never below 80-digit values of their formulae, and close."""
+"""Conversions of (ε, δ)-DP: curves and X11 are at or slightly above 80-digit values."""
 
 import math
 from fractions import Fraction
@@ -133,7 +133,7 @@ def truths(name):
     _, truth, rows = CASES[name]
     cases = []
     for row in rows:
-        # Numbers down to 1e-324 stand next to 1, or are multiplied and then do.
+        # Numbers down to 1e-324 are added to 1, some after a multiplication.
         beside = sum(-math.log10(number) for number in row if 0 < number < 1)
         with digits(min(400, 80 + int(beside))):
             cases.append((row, *bracket(truth(*row))))

@@ -126,7 +126,7 @@ WRITTEN = [0.01, 0.03, 0.05, 0.07, 0.1, 0.123, 0.15, 0.2, 0.29, 0.3, 0.35, 0.4, 
 
 
 def printed(text):
-    """What a person reads: the accuracy in the sentence and the limits of the table."""
+    """Printed numbers: the accuracy in the sentence and the limits of the table."""
     accuracy = F(re.search(r"membership more than ([0-9.]+) %", text)[1]) / 100
     eta = F(re.search(r"η \(MIP, replace-one\) +≤ ([0-9.]+)", text)[1])
     advantage = F(re.search(r"advantage \(TPR - FPR\) +≤ ([0-9.]+)", text)[1])
@@ -145,7 +145,7 @@ def test_printed_parameters_meet_the_target(value):
         assert accuracy <= (1 + limit) / 2
         assert advantage <= limit
         assert F(result.accuracy_upper) <= (1 + limit) / 2
-        assert result.advantage_upper >= value * (1 - 1e-12)  # not more private than asked
+        assert result.advantage_upper >= value * (1 - 1e-12)  # not more private than requested
     secure = explain(target_security=1 - value)
     assert F(re.search(r"MIS at γ = 1 +≥ ([0-9.]+)", secure.summary())[1]) >= F(str(1 - value)) - (
         F(1, 10**6)

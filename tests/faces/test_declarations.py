@@ -1,4 +1,4 @@
-"""One declaration per verb: what the signature and the docstring say is what every face shows."""
+"""One declaration per verb: every face shows what the signature and the docstring declare."""
 
 import ast
 import inspect

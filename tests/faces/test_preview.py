@@ -1,4 +1,4 @@
-"""What is printed about a table before anything long is for its owner: never part of an answer."""
+"""Previews of a table before long work are for its owner, and never part of an answer."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a person at a terminal sees: nothing cut, nothing too wide, a look for each kind."""
+"""Terminal output: nothing truncated, nothing too wide, a style for each kind of number."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WIDTHS = (80, 120)
 
 @pytest.fixture(scope="module")
 def summaries() -> dict[str, str]:
-    """What the verbs say, wide tables and long sentences among them."""
+    """Output of the verbs, including wide tables and long sentences."""
     rng = np.random.default_rng(0)
     scores = pd.DataFrame({"score": rng.normal(size=400), "member": np.arange(400) % 2})
     people = pd.DataFrame({"x": rng.normal(size=60), "y": rng.normal(size=60)})
@@ -44,7 +44,7 @@ def summaries() -> dict[str, str]:
 
 
 def faults(text: str, shown: str, width: int) -> list[str]:
-    """What is wrong with a text that was made to fit; the first head of a table may go."""
+    """Return the defects of a wrapped text; the first heading of a table may be dropped."""
     wide = [line for line in shown.split("\n") if len(line) > width and " " in line.strip()]
     words = set(text.split())
     broken = [word for word in shown.split() if word not in words]

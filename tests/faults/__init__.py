@@ -1,1 +1,1 @@
-"""What breaks: damaged files, failing file operations, killed workers and lost connections."""
+"""Fault injection: damaged files, failing file operations, killed workers and lost connections."""

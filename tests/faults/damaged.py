@@ -206,7 +206,7 @@ TEXTS: tuple[bytes, ...] = (
     b"age: {low: x, high: []}\n",
 )
 
-#: kind → its special cases, made when they are asked for: bombs take seconds.
+#: kind → its special cases, created on demand, because bombs take seconds.
 SPECIAL: dict[str, Callable[[], tuple[bytes, ...]]] = {
     "csv": lambda: TEXTS,
     "csv.gz": lambda: (
@@ -352,7 +352,7 @@ def _fit(path: Path, index: int) -> object:
     stored = fit_store(path.parent).load(range(3))
     assert set(stored) <= {0}
     found = stored.get(0)
-    # What is accepted is what was stored, not something else that can be read.
+    # An accepted file yields what was stored, not something else that can be parsed.
     if found is not None and not (
         np.array_equal(found.logit, signals.logit)
         and np.array_equal(found.correct, signals.correct)

@@ -89,7 +89,7 @@ SCENARIOS = {
         "--resume",
     ),
 }
-#: What a file holds that differs from run to run.
+#: Content of a file that differs between runs.
 _CLOCK = {"started", "run", "sha256"}
 _CERTIFICATE = ".certificate.json"
 _RELEASES = (".skops", "model.json", ".safetensors", "new.csv")
@@ -97,7 +97,7 @@ _RELEASES = (".skops", "model.json", ".safetensors", "new.csv")
 
 @dataclass
 class Ran:
-    """What a run left: its files below ``out``, and names in the temporary folder."""
+    """Leftovers of a run: its files below ``out``, and names in the temporary folder."""
 
     code: int
     err: str
@@ -110,7 +110,7 @@ class Ran:
 
 @dataclass
 class Disturbance:
-    """What happens in one run: nothing, or a fault at one operation or call."""
+    """The plan of one run: no fault, or a fault at one operation or call."""
 
     folder: Path
     fault: str = ""
@@ -431,7 +431,7 @@ def unpaired() -> None:
 
 
 def unguarded() -> None:
-    """Nobody says what has happened."""
+    """No message reports what happened."""
     from memberbound.faces import command_line
 
     command_line._run_guarded = lambda run: run() and 0

@@ -115,7 +115,7 @@ def timeless(answer) -> dict:
 
 @contextlib.contextmanager
 def during(*acts, after: float = 1.0):
-    """Do something while what stands in the block runs."""
+    """Run an action concurrently with the block."""
 
     def run() -> None:
         for act in acts:

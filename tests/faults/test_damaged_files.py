@@ -60,7 +60,7 @@ def test_damaged_files_of_every_kind():
     ("kind", "index"), [("parquet", 79), ("feather", 127), ("arrow stream", 177)]
 )
 def test_regressions_of_the_long_run(kind, index, tmp_path):
-    """Types that Arrow does not know raise an error that is a RuntimeError as well."""
+    """Unknown Arrow types raise an error that is also a RuntimeError."""
     assert outcome(kind, index, tmp_path) is None
 
 

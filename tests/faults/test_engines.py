@@ -21,7 +21,7 @@ from memberbound.errors import InputError, MemberboundError
 from memberbound.tables.counting import count_profile
 
 HOW_TO = Path(__file__).resolve().parents[2] / "docs" / "howto" / "more-than-one-machine.md"
-#: Where Debian puts the server's programs.
+#: Location of the server's programs on Debian.
 PLACES = [*sorted(Path("/usr/lib/postgresql").glob("*/bin")), Path("/usr/local/bin")]
 
 
@@ -93,7 +93,7 @@ def postgres():
 
 
 def same(one, two) -> None:
-    """Two certificates agree in every field but what is said about the source."""
+    """Two certificates agree in every field except the description of the source."""
     pair = [answer.to_dict() for answer in (one, two)]
     for fields in pair:
         for name in ("warnings", "assumptions", "roles"):

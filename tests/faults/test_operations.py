@@ -1,4 +1,4 @@
-"""Whatever fails, and whenever: whole outputs or none, nothing left behind, one sentence."""
+"""Any failure at any time leaves whole outputs or none, no leftovers, and one sentence."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_coverage_and_negative_control():
             bounds = [leak_beyond_the_table(CountProfile.from_counts(c), n) for c in counts]
             # At β = 0.05 more than 26 of 200 failures has probability below 1e-5.
             assert np.sum(np.array(bounds) < truth) <= 26
-    # Negative control: the plug-in law says far too little when rows are mostly distinct.
+    # Negative control: the plug-in law is far too small when rows are mostly distinct.
     p = np.full(3000, 1 / 3000)
     plug = [worst_leak(c[c > 0] / 300, 3000) for c in rng.multinomial(300, p, size=50)]
     assert np.mean(np.array(plug) < worst_leak(p, 3000)) == 1.0

@@ -79,7 +79,7 @@ def test_equal_coarse_samples_may_be_chance():
     assert not small.refused
     assert small.identical == pytest.approx(comb(20, 10) * comb(18, 9) / comb(38, 19))
     assert Overlap.of(JointProfile.from_counts([225] * 4, [225] * 4)).refused
-    # One value for all: equal samples are certain, and say nothing.
+    # With one value for all rows, equal samples are certain and uninformative.
     assert Overlap.of(JointProfile.from_counts([500], [500])).identical == pytest.approx(1.0)
 
 

@@ -149,7 +149,7 @@ def test_known_types_need_no_trust(skops, model, tmp_path, iris):
 
 
 class Foreign(LogisticRegression):  # type: ignore[misc]
-    """A type that no list knows."""
+    """A type on no list."""
 
 
 def test_other_types_need_trust(skops, tmp_path, iris):
@@ -373,7 +373,7 @@ def test_onnx_pipelines_take_columns_by_name(to_onnx, tmp_path, people, pipeline
 
 
 def external(name="w"):
-    """Return a tensor whose numbers are in the file ``secret`` of the working directory."""
+    """Return a tensor of the numbers in the file ``secret`` of the working directory."""
     from onnx import TensorProto
 
     tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=[4, 3])
@@ -508,7 +508,7 @@ def test_a_state_dict_needs_its_factory_and_no_trust(ending, tmp_path, iris):
         load_model(path)
     found = load_model(path, factory=network)
     said = found.answers(x)
-    module.eval()  # drop-out is off when a model is asked
+    module.eval()  # dropout is off during prediction
     expected = module(torch.as_tensor(x.to_numpy(np.float32))).detach().numpy()
     np.testing.assert_allclose(said.table, expected, rtol=1e-5, atol=1e-6)
     assert found.notes == ()

@@ -46,7 +46,7 @@ def test_it_learns_and_repeats_itself(data):
     other = clone(learner).set_params(random_state=1).fit(x, y).predict_proba(x)
     assert not np.array_equal(first, other)
     assert (learner.predict(x) == y).mean() > 0.85
-    assert torch.equal(before, torch.get_rng_state())  # nobody else's random numbers are touched
+    assert torch.equal(before, torch.get_rng_state())  # other random numbers are unaffected
     np.testing.assert_allclose(first.sum(axis=1), 1)
     assert learner.classes_.tolist() == [0, 1]
 

@@ -1,4 +1,4 @@
-"""A model that exists: what it is asked with, and what it answers."""
+"""A trained model: its inputs and its outputs."""
 
 import numpy as np
 import pandas as pd

@@ -102,7 +102,7 @@ def test_the_least_scale_is_seen_to_pass_and_is_close_wherever_the_search_starts
     result = least_scale(excess, start)
     assert root * (1 - 1e-12) <= result <= root * (1 + 2e-6)
     assert excess(result) <= 0
-    assert len(calls) == len(set(calls)) + 1  # none is asked twice, but for the line above
+    assert len(calls) == len(set(calls)) + 1  # only the line above repeats a point
     assert len(calls) <= 130
 
 

@@ -1,4 +1,4 @@
-"""What a theorem claims, checked case by case against the truth, with its broken variants.
+"""Claims of theorems, checked case by case against the truth, with broken variants.
 
 ``truth`` lists pairs (arguments, true value); a claim is a function of the arguments.  ``broken``
 names variants of the claim that are wrong: each of them must fail in at least one of these cases,

@@ -93,7 +93,7 @@ class Use:
 
 
 def spent(uses: Iterable[Use]) -> float:
-    """Add up the error; an event that was asked for twice counts once."""
+    """Add up the error; an event requested twice counts once."""
     return math.fsum({use.event: use.error for use in uses}.values())
 
 

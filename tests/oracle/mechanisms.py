@@ -211,7 +211,7 @@ def extremal_pair(
 
 # --- i.i.d. game -------------------------------------------------------------------------------
 
-#: (atoms, n) of games whose attacks can all be played.
+#: (atoms, n) of games small enough to enumerate all attacks.
 IID_SHAPES = ((2, 1), (2, 2), (2, 3), (3, 1), (3, 2))
 
 

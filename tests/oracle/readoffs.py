@@ -16,7 +16,7 @@ from oracle.pairs import Pair, law
 from oracle.real import exp_bracket
 
 F = Fraction
-#: Below this, relative tightness is not asked for.
+#: Below this, relative tightness is not required.
 GRAIN = F(1, 10**300)
 READINGS = (
     "delta", "forward", "backward", "epsilon", "tpr", "advantage", "eta", "accuracy", "precision",
@@ -37,7 +37,7 @@ class Points:
 
 
 DEFAULT = Points()
-#: Fewer points, for checks of operations on curves whose read-offs were checked before.
+#: Fewer points, for operations on curves with read-offs that are already checked.
 QUICK = Points(
     epsilon=(0.0, 1e-9, 0.3, 2.0, 700.0),
     delta=(0.0, 1e-3, 0.2),

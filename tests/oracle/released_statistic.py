@@ -131,7 +131,7 @@ def _swaps(size: int, k: int) -> list[list[tuple[int, int]]]:
     return [[(place[d], place[e]) for d, e, _ in swaps(size, k, x)] for x in range(size)]
 
 
-#: What noise from a moment promises (I24-T9, I24-C14, X14).
+#: Guarantees of noise from a moment (I24-T9, I24-C14, X14).
 ETAS = (0.01, 0.05, 0.1, 0.25, 0.4)
 
 
@@ -151,7 +151,10 @@ def tables_of_halves(seed: int) -> Iterator[tuple[int, np.ndarray]]:
 def broken_promises(
     constant: Callable[[float], float], moment: float
 ) -> tuple[list[tuple[int, float, float]], float]:
-    """Where Laplace noise of scale constant(eta)·sigma_M misses eta; the largest share of eta."""
+    """Return the cases in which Laplace noise of scale constant(eta)·sigma_M misses eta.
+
+    Also return the largest ratio to eta.
+    """
     bad, largest = [], 0.0
     for size, outputs in tables_of_halves(14):
         sigma = (np.abs(outputs - outputs.mean()) ** moment).mean() ** (1 / moment)

@@ -36,7 +36,7 @@ def replayed(monkeypatch, make):
 
 
 def published(answer):
-    """Return all that is said and released, but what is for the owner of the rows only."""
+    """Return everything published, without the values for the owner of the rows only."""
     private = getattr(answer, "owner_only", ())
     shown = {key: value for key, value in answer.to_dict().items() if key not in private}
     if hasattr(answer, "table"):

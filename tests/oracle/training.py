@@ -17,7 +17,7 @@ from memberbound.release.budget import BudgetShare
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.shards import Shards
 
-#: What is public about :func:`people`.
+#: Public bounds of :func:`people`.
 PUBLIC = {"age": [18, 90], "city": ["Rome", "Oslo", "Bern"], "ill": ["no", "yes"]}
 
 
@@ -87,18 +87,18 @@ PLAIN = Descent(steps=4, rate=1.0, clip=0.5, momentum=0.0, averaged=1e-9, interc
 
 
 def advantage(released, runs):
-    """How well two worlds are told apart by the sign of what is released, and a standard error."""
+    """Return the advantage of the sign of the release as an attack, and its standard error."""
     inside, outside = ([released(world, run) for run in range(runs)] for world in (1, 0))
     reached = float(np.mean(np.array(inside) > 0) - np.mean(np.array(outside) > 0))
     return reached, math.sqrt((1 - min(reached, 0.999) ** 2) / (2 * runs))
 
 
 def canary_advantage(mu, runs, *, how=PLAIN, features=(1.0,), persons=None):
-    """How well rows that have the worst gradients there are, are told from their opposites.
+    """Return the advantage of distinguishing rows with the worst gradients from their opposites.
 
-    They want a score that is never reached, so a gradient is cut off at the clip in every step; in
-    the other world they want the opposite.  The likelihood ratio is monotone in the sum of all
-    steps, which is what the released parameters are.  Two more rows have no weight.
+    Their targets are out of reach, so their gradients are clipped in every step; in the other world
+    the targets are the opposite.  The likelihood ratio is monotone in the sum of all steps, which
+    determines the released parameters.  Two more rows have weight 0.
     """
     table = np.append(features, [0.0, 0.0])[:, None]
     weights = np.append(np.ones(len(features)), [0.0, 0.0])
@@ -126,7 +126,7 @@ def line_of(scores, codes, weights, part, **how):
 
 
 class Given:
-    """A model whose scores are given."""
+    """A model with given scores."""
 
     def scores(self, features):
         return features

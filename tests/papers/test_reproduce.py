@@ -41,7 +41,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reproduction-summary.md"
     "id", [pytest.param(id, marks=[pytest.mark.long] * (id in SLOW)) for id in SELF_CONTAINED]
 )
 def test_figure_end_to_end(id, tmp_path, monkeypatch):
-    # What is measured is for other tests.
+    # Measured values are covered by other tests.
     monkeypatch.setattr(subset_figures, "_DIMENSIONS", (1, 5, 20))
     out = tmp_path / "new" / "folder"
     code, printed, errors = answered("reproduce", id, "--out", out, "--trials", 2, "--json")

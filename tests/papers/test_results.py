@@ -92,7 +92,7 @@ def code_is_used(entry: Entry) -> bool:
 
 
 def problems(entry: Entry) -> list[str]:
-    """What is wrong with one entry."""
+    """Return the defects of one entry."""
     idle = entry.status in ("not computable", "proved, not used")
     # What a paper states it proves itself; what we state has a proof here.
     ours = entry.id.startswith("X")
@@ -182,7 +182,7 @@ def test_a_theorem_test_calls_the_code_or_is_named_after_the_paper():
         (code if imports_the_package(path.read_text(encoding="utf-8")) else paper).add(path.name)
     assert {name for name in paper if not name.startswith("test_paper_")} == set()
     assert {name for name in code if name.startswith("test_paper_")} == set()
-    # What is implemented is tested by a file that calls it.
+    # An implemented result is tested by a file that calls it.
     for entry in ENTRIES:
         own = {path.partition("::")[0].removeprefix("tests/theorems/") for path in entry.tests}
         assert entry.status != "implemented" or not own <= paper, entry.id

@@ -25,7 +25,7 @@ from memberbound.tables.columns import Values
 
 
 def hills(rows=3000, seed=0):
-    """The ends of one column are ill, whatever the others say."""
+    """The ends of one column are ill, regardless of the others."""
     draws = np.random.default_rng(seed)
     place = draws.uniform(-3, 3, rows)
     ill = (np.abs(place) > 1.5) ^ (draws.random(rows) < 0.05)
@@ -40,7 +40,7 @@ def accuracy(model, table, target="ill"):
     return float(np.mean(model.predict(table) == table[target].astype(str)))
 
 
-# What one record can move
+# Sensitivity to one record
 
 
 residuals = st.floats(-1e3, 1e3) | st.floats(-2.0, 2.0) | st.just(0.0)
@@ -237,7 +237,7 @@ def test_bins_and_leaves_cover_all_kinds_of_values():
     assert (np.diff(leaves) >= 0).all()
 
 
-# What is learnt, and kept
+# Learning and storing models
 
 
 def test_boosting_learns_a_nonlinear_target():

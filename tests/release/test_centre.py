@@ -51,7 +51,7 @@ def test_izzo_uses_its_own_scale_and_the_certificate_is_the_centre_forms():
     sizes = result.noise.coordinate_rms
     assert 300 < sizes[0] / sizes[1] < 3000
     assert 15 < sizes[2] / sizes[0] < 150
-    # A coordinate that stands still gets a little.
+    # A constant coordinate gets a small scale.
     assert 0 < sizes[3] < 1e-5 * sizes[2]
     # Nearly all of the certified eta is what 800 draws cannot exclude.
     assert 0.003 < result.certificate.value < 0.02

@@ -59,7 +59,7 @@ def test_the_slack_covers_naming_one_person_in_every_private_column(
         raise Seen(slack.total)
 
     monkeypatch.setattr(Budget, "for_eta", stop)
-    # What floating-point noise needs is not the point here.
+    # Ignore the slack of floating-point noise here.
     monkeypatch.setattr(budgets, "release_slack", lambda coordinates: 0.0)
     slacks = []
     for hidden in ((), private):

@@ -1,4 +1,4 @@
-"""A learner's own coins: whoever knows them gains no more than what is certified.
+"""A learner's own coins: an attacker who knows them gains no more than certified.
 
 Oracle: the statistic flips a known bit of the training set by a coin, so given the coin the release
 is N(0, s²) against N(1, s²), and the attacker's gain has a closed form.
@@ -95,7 +95,7 @@ def test_knowing_the_coins_gains_no_more_than_certified(monkeypatch, size, recor
         assert gain <= result.certificate.value <= 0.15
     else:
         assert gain > 1.2 * 0.15
-    # Coins that are not shared are seen: the certificate asks that they stay secret.
+    # Coins that are not shared are seen: the certificate requires that they stay secret.
     assert result.details["own_coins"] != shared
     assert (COINS_PUBLIC if shared else COINS_SECRET) in result.certificate.assumptions
 

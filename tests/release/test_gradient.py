@@ -52,7 +52,7 @@ def exact_square(vector):
 # Losses
 
 
-#: The losses themselves, which only their residuals speak for in the code.
+#: The losses themselves, which the code represents by their residuals only.
 VALUES = {
     "logistic": lambda scores, target: np.logaddexp(0.0, (1 - 2 * target) * scores).sum(axis=1),
     "softmax": lambda scores, target: (

@@ -41,7 +41,7 @@ class Logistic:
         self.seen = {}
 
     def __call__(self, rows):
-        # Every method asks for the same 70 subsets: each is fitted once.
+        # Every method needs the same 70 subsets, so each is fitted once.
         key = np.asarray(rows).tobytes()
         if key not in self.seen:
             self.seen[key] = self.fitted(rows)

@@ -203,7 +203,7 @@ def before_the_noise(ledger, monkeypatch):
 
 @pytest.mark.skipif(os.name == "nt", reason="no call for folders")
 def test_a_reservation_is_on_the_disk_before_the_first_noise(ledger, monkeypatch):
-    """A power cut undoes a rename whose folder was not written, and with it the reservation."""
+    """Without syncing the folder, a power cut would undo the rename and lose the reservation."""
     content, name, folder = before_the_noise(ledger, monkeypatch)
     assert folder == "folder on disk"
     assert content.removesuffix(" on disk") == name.removesuffix(" named")
@@ -320,7 +320,7 @@ def test_removing_files_beside_a_ledger_admits_no_second_writer(ledger):
 @pytest.mark.skipif(os.name == "nt", reason="an open file cannot be replaced")
 @pytest.mark.parametrize("removed", [False, True])
 def test_a_ledger_that_is_replaced_while_it_is_locked_is_refused(ledger, removed):
-    """Another writer may have locked the new file, and neither would know of the other."""
+    """Another writer may have locked the new file, and neither would see the other."""
     text = ledger.path.read_text()
     first = waiting(ledger)
     other = ledger.path.with_name("other")

@@ -279,7 +279,7 @@ def test_a_sample_takes_one_row_of_a_person_and_each_in_its_turn():
 
 
 def test_outputs_for_persons_do_not_depend_on_row_order(monkeypatch):
-    """One more row of somebody moves all others; in blocks their last digits move too."""
+    """One more row of a person shifts all others; in blocks their last digits change too."""
     draws = np.random.default_rng(0)
     rows = pd.DataFrame({"who": np.arange(90) // 2, "a": draws.uniform(-1, 1, 90)})
     rows["y"] = np.where(rows["a"] > 0, "yes", "no")
@@ -439,7 +439,7 @@ def buffered(network):
     network.register_buffer("seen", torch.zeros(1))
 
 
-#: What mixes rows in train mode only, as the probe in eval mode cannot see.
+#: Modules that mix rows in train mode only, which the probe in eval mode cannot detect.
 MIXING = {
     "mean of the inputs": inner_and(lambda n, rows: n.inner(rows - rows.mean(dim=0))),
     "mean of the answers": inner_and(lambda n, rows: n.inner(rows) - n.inner(rows).mean()),

@@ -35,7 +35,7 @@ def laws():
 
 
 def euclidean(d, scale):
-    """The law whose norm is Euclidean."""
+    """The law with Euclidean norm."""
     return NormExponentialNoise(np.full(d, d**-0.5), scale)
 
 
@@ -211,7 +211,7 @@ def test_snapping_is_exact_for_large_values():
 
 
 def test_crossing_probability_is_below_the_slack():
-    """Draws moved by an error e cross a border no more often than its slack says."""
+    """Draws moved by an error e cross a cell boundary no more often than its slack allows."""
     e, count = 1e-4, 200_000
     for law in (GaussianNoise(1.0, 1), NormExponentialNoise([1.0], 1.0)):
         drawn = law.draw(InsecureSource(9), count)[:, 0]

@@ -109,7 +109,7 @@ SLOW_RELEASES = {
 
 
 def released(name, source, **more):
-    """Return everything that a release says, its model or rows included."""
+    """Return all fields of a release, including its model or rows."""
     verb, asked = (RELEASES | SLOW_RELEASES)[name]
     options = {"columns": COLUMNS, "insecure_seed": 1, **asked, **more}
     if "bounds" in asked:

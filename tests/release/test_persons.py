@@ -1,6 +1,6 @@
 """Persons with many rows (X26): replay, exactness, a canary with fifty rows, broken twins.
 
-Truth: the sums that were asked for, with noise that does not depend on the table; naive means by
+Truth: the requested sums, with noise that does not depend on the table; naive means by
 person; exact rationals.  Statistical tests: fixed seeds, four standard errors (3e-5 each).
 """
 
@@ -184,7 +184,7 @@ def test_a_person_counts_once_for_the_mean_of_their_rows(monkeypatch):
 
 
 def test_all_rows_are_used():
-    """What only later rows show is learnt: the first row of every patient has no pattern."""
+    """Patterns in later rows are learnt: the first row of every patient has none."""
     draws = np.random.default_rng(0)
     patient = np.repeat(np.arange(3000), 4)
     x = draws.uniform(-1, 1, len(patient))
@@ -248,7 +248,7 @@ def test_blocks_and_positions_change_no_bit(monkeypatch):
 
 
 def test_a_person_with_many_classes_of_their_own_has_one_chance_of_naming_one():
-    """Of a thousand labels that nobody else has one is counted, or some would be named."""
+    """Only one of a thousand labels unique to a person is counted, or some would be named."""
     own = [f"own {k}" for k in range(1000)]
     table = pd.DataFrame(
         {"who": ["x"] * 1000 + [f"p{k}" for k in range(50)], "y": own + ["no"] * 50}

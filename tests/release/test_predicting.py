@@ -121,7 +121,7 @@ def test_missing_values_and_new_categories_are_reported(model) -> None:
     gaps = new.assign(income=new["income"].where(new.index > 1))
     result = predict(model, gaps)
     assert ["'income' is missing in 2 rows" in w for w in result.warnings] == [True]
-    # As in training: the mean stands in.
+    # As in training, the mean is imputed.
     mean = made(200, 0)["income"].mean()
     filled = predict(model, gaps.fillna({"income": mean}))
     assert np.allclose(result.probabilities, filled.probabilities)

@@ -387,7 +387,7 @@ def test_targets_of_numbers_are_scaled_and_cut_off():
 
 
 class Sealed:
-    """A column whose values must not be looked at."""
+    """A column with values that must not be read."""
 
     def __getattr__(self, name):
         raise AssertionError("the table was looked at")
@@ -415,7 +415,7 @@ def test_a_table_that_cannot_pay_is_refused_without_being_looked_at():
     ("rows", "kinds", "kept"), [(6000, None, 0), (90_000, None, 0), (6000, 5, 5)]
 )
 def test_identifiers_are_left_out_and_categories_are_not(rows, kinds, kept):
-    """By noisy counts alone: texts that nobody shares fill the buckets evenly."""
+    """By noisy counts alone: unshared texts fill the buckets evenly."""
     numbers = np.arange(rows) if kinds is None else np.arange(rows) % kinds
     values = Values.of(np.array([f"person {k}" for k in numbers], dtype=object))
     for seed in range(5):
@@ -453,7 +453,7 @@ def test_numbers_that_are_called_identifiers_are_left_out_if_their_values_hardly
     scale, times = moved[part.name]
     assert scale * part.mu >= math.sqrt(2)
     assert times == 1
-    # Neither is paid for where no name asks for it, nor is a column with bounds left out.
+    # Without a name like an identifier nothing is spent, and columns with bounds are kept.
     plain = fitted(table.drop(columns=["patient_id", "admission_type_id"]))
     assert not any("identifiers" in part.name for part in plain.budget.shares)
     assert "patient_id" in fitted(table, bounds={"patient_id": [0, rows]}).columns

@@ -68,7 +68,7 @@ def test_refusals_of_protect_and_the_estimator():
 
 
 def test_a_few_swaps_that_change_a_sum_need_no_noise():
-    """Two values: half of the swaps change the count, so nobody gains more than a quarter."""
+    """Two values: half of the swaps change the count, so no attacker gains more than a quarter."""
     values = np.repeat([0.0, 1.0], 6)
     result = calibrate(mean(values), FreshSubsets(SubsetGame(12, 6)), eta=0.3)
     assert result.noise_scale == 0

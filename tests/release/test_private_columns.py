@@ -1,4 +1,4 @@
-"""What is learnt about a column: sensitivities by brute force, names, columns of many shapes."""
+"""Private properties of columns: sensitivities by brute force, names, columns of many shapes."""
 
 import itertools
 import math
@@ -36,7 +36,7 @@ ODD = [1.0, 7.0, 2.5, 0.125, -1.0, 1e300, "N", "M", "own", "2020-01-31", None, m
 
 
 def distance(first, second):
-    """Return how far apart two pairs of counts of cells and counts of texts are."""
+    """Return the distance of two looks, each with counts of cells and of texts."""
     cells = np.square(first[0] - second[0]).sum()
     texts = sum((first[1].get(t, 0) - second[1].get(t, 0)) ** 2 for t in {**first[1], **second[1]})
     return math.sqrt(cells + texts)

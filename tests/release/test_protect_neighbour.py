@@ -91,7 +91,7 @@ def masked(value):
     ],
 )
 def test_neighbours_under_the_same_noise_are_published_alike(options, tmp_path):
-    """What differs beside noisy numbers is the owner's: the keys in ``owner_only``."""
+    """Only noisy numbers and the keys in ``owner_only`` may differ."""
     first = people()
     other = first.copy()
     other.loc[11] = [17, "Paris", "maybe"]  # outside of every bound
@@ -106,7 +106,7 @@ def test_neighbours_under_the_same_noise_are_published_alike(options, tmp_path):
         answers.append((said, private))
         files.append(json.loads(certificate_path(out).read_text()) | {"sha256": None})
     assert files[0] == files[1]
-    # Who sees the exact number of rows is always right about a record that was added.
+    # An attacker who sees the exact number of rows is always right about an added record.
     for text in (files[0], answers[0][0]):
         assert "1500" in json.dumps(text)
         places = list(bounds_below(text))
@@ -389,7 +389,7 @@ def test_a_pipelines_preprocessing_is_replaced_with_a_note():
     assert np.array_equal(model.released_.model.coefficients, plain.released_.model.coefficients)
     assert not hasattr(chain[1], "mean_")  # nothing of it was fitted
     assert model.score(fresh[["age", "city"]], fresh["ill"]) > 0.7
-    # Where half of the rows are secret it would be fitted on them: refused.
+    # For a secret half it would be fitted on secret rows, so it is refused.
     numbers = table[["age"]].to_numpy(dtype=float)
     with pytest.raises(InputError, match="Pipeline"):
         HalfPrivate(chain[1:], eta=0.2).fit(numbers, table["ill"])
@@ -497,7 +497,7 @@ def test_guesses_in_a_template_are_marked_for_the_owner(odd):
 
 
 def test_a_template_has_every_column_and_no_value(tmp_path):
-    """Whatever the rows are: tables of the same kinds give the same file."""
+    """Tables of the same types give the same file, for any rows."""
     draws = np.random.default_rng(0)
     made = [
         pd.DataFrame({name: draws.normal(size=60).round(6) for name in AWKWARD}).assign(

@@ -59,7 +59,7 @@ class World:
     #: By column: values that the record has there.
     odd: dict
     bounds: dict
-    #: What is public besides for a synthetic table, whose texts have names.
+    #: Further public facts for a synthetic table, which names its texts.
     listed: dict
 
     @property
@@ -94,7 +94,7 @@ def untyped_rows():
     ]
 
 
-#: What a record may hold where a table has no types.
+#: Values of a record in a table without types.
 ODD = {
     "patient_id": [None, "x", 7, 2**53 + 1, 10**30, 0.5, "  "],
     "amount": [None, "word", "1,234", "1.234,5", 1e308, "inf", "nan", "03/02/2021", True, "0012"],
@@ -160,7 +160,7 @@ def typed_rows():
     ]
 
 
-#: Whatever a type holds.
+#: Values of each type.
 TYPED = World(
     typed_rows(),
     {
@@ -315,7 +315,7 @@ STATISTICS = {
     "contingency": ["group", "ill"],
 }
 assert set(STATISTICS) == set(TABLE_STATISTICS)
-#: What is asked of which verb; columns are named as in :class:`World`.
+#: The requests of each verb; columns are named as in :class:`World`.
 RELEASES = {
     **{name: (protect, {"target": "ill", "learner": name}) for name in PRIVATE_LEARNERS},
     **{s: (summarize, {"statistic": s, "columns": names}) for s, names in STATISTICS.items()},
@@ -349,7 +349,7 @@ def observed(release, world, table):
 
 
 def without_names(*given, honest=private_columns.count_column):
-    """Texts are named or not by a threshold that pays for itself: test_private_columns.py."""
+    """Texts are named by a threshold with its own slack: test_private_columns.py."""
     return honest(*given)[0], {}
 
 
@@ -549,12 +549,12 @@ def array_with(value, folder, kind=None):
 
 @dataclass(frozen=True)
 class OneValue:
-    """How a table is stored whose one value varies, and that value: first a plain one."""
+    """Storage formats of a table with one varying value, and that value: first a plain one."""
 
     write: Callable
     values: tuple
     row: int = 2
-    #: How the second value is called.
+    #: The name of the second value.
     label: str | None = None
 
 
@@ -626,7 +626,7 @@ class Moment(pa.ExtensionType):
 
 @pytest.fixture
 def known_moments():
-    """Files keep a type of the user's own where Arrow knows it."""
+    """Files keep a user-defined type that Arrow supports."""
     pa.register_extension_type(Moment(pa.timestamp("s")))
     yield
     pa.unregister_extension_type("memberbound.test.moment")
@@ -639,7 +639,7 @@ TIMES = {
     **{f"time in {u} with a zone": pa.timestamp(u, "UTC") for u in UNITS},
     "date in milliseconds": pa.date64(),
 }
-#: What one value is, beside a near one: far ones, the engine's infinities, and none.
+#: Pairs of one value and a near one: far values, the engine's infinities, and none.
 EXTREMES = (FAR, -FAR, 2**63 - 1, 1 - 2**63, 253_402_300_800, None)
 
 
@@ -779,7 +779,7 @@ def test_malformed_input_is_not_quoted(tmp_path, column, ending):
 @pytest.mark.parametrize("value", [1e307, -1e308, float("inf"), float("nan"), "word"])
 @pytest.mark.parametrize("learner", ["ridge", "huber"])
 def test_a_trial_cannot_stop_a_release(tmp_path, learner, value):
-    """What is published is JSON, and the noise decides about it, whatever one target is."""
+    """The published part is JSON and depends on noisy values only, for any single target."""
     draws = np.random.default_rng(2)
     frame = pd.DataFrame({"a": draws.normal(size=ROWS)})
     frame["z"] = frame["a"].astype(object)

@@ -100,7 +100,7 @@ def test_warnings_of_fits_are_passed_on_once():
 
 
 def test_dask_is_not_imported_without_a_cluster(monkeypatch):
-    """Where it is installed, importing it takes longer than a small calibration."""
+    """Importing it takes longer than a small calibration."""
     monkeypatch.delitem(sys.modules, "distributed", raising=False)
     fit_groups(normal_column(), [[np.arange(50)]])
     assert "distributed" not in sys.modules

@@ -142,7 +142,7 @@ def test_random_rules_hold_in_every_row_and_are_idempotent(section, seed):
     assert broken(after, section) == []
     pd.testing.assert_frame_equal(frame, before)
     pd.testing.assert_frame_equal(rules.apply(after, ORDER), after)
-    # What only the owner sees agrees with the naive check.
+    # The owner's notes agree with the naive check.
     real = {name: Values.of(after[name]) for name in after.columns}
     assert rules.broken_shares(real) == {}
     assert [n for n in ORDER if n in after.columns] == list(after.columns)

@@ -52,7 +52,7 @@ def table():
 
 @pytest.fixture
 def paid(monkeypatch):
-    """Return what is asked of every share: name → (sensitivity, times, vectors measured)."""
+    """Return the use of every share: name → (sensitivity, times, vectors measured)."""
     asked, plain = {}, budgets.BudgetShare.sums
 
     def sums(share, *, sensitivity, times=1):
@@ -300,7 +300,7 @@ def test_features_are_cut_off():
 
 @pytest.mark.parametrize("outputs", [1, 2, 5])
 def test_clipped_rows_are_never_longer_than_the_clip(outputs):
-    """In rationals; lengths whose squares lose most in rounding are among them."""
+    """In rationals, including the lengths with the largest rounding errors of squares."""
     rng = np.random.default_rng(outputs)
     features = rng.normal(size=(400, 6))
     features[::7] *= 1e-160

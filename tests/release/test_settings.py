@@ -141,7 +141,7 @@ def test_sample_weights_belong_to_the_rows_and_are_cut_off():
     assert stored(np.where(Y, 1.0, 0.2)) == stored(np.where(Y, 1e300, 0.2))
     weighted = fitted(LogisticRegression(), sample_weight=np.where(Y, 1.0, 0.2))
     assert recall(weighted) > recall(fitted(LogisticRegression())) + 0.1
-    # What is no number has the weight 0, and no value stops the release: no row decides about it.
+    # Missing numbers have weight 0, and no value of a row can stop the release.
     without = stored(Y * 1.0)
     assert stored(Y == 1) == without
     for nothing in (np.nan, -3.0, "word", None):

@@ -1,4 +1,4 @@
-"""Where a descent starts: centred rows, the mean that is paid for, the share of a rare class."""
+"""The start of a descent: centred rows, the noisy mean, the share of a rare class."""
 
 import math
 from fractions import Fraction
@@ -57,7 +57,7 @@ def test_a_centre_is_the_same_as_rows_that_were_shifted():
 
 
 class Uncentred(NumberRows):
-    """Rows whose lengths forget the centre: what is subtracted later was added before."""
+    """Rows with lengths that ignore the centre, although it is subtracted later."""
 
     def __getitem__(self, rows):
         return Uncentred(self.numbers[rows])
@@ -67,7 +67,7 @@ class Uncentred(NumberRows):
 
 
 def gradient_sum(monkeypatch, features, codes, block=NumberRows):
-    """Return the exact sum of the first step, and the sensitivity that was paid for."""
+    """Return the exact sum of the first step, and the sensitivity of its noise."""
     asked, paid = [], []
     monkeypatch.setattr(
         NoisySums, "measure", lambda _, sums: (asked.append(sums), np.zeros_like(sums))[1]

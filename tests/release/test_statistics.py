@@ -181,7 +181,7 @@ def test_protect_and_population_name_the_same_noise(records, width, size, query)
     result = ours.calibration
     assert result.noise.scale * (1 - 1e-8) <= theirs.sigma <= result.noise.scale * (1 + 2e-5)
     assert result.certificate.value <= 0.05
-    # With many records both count the crowd, and it pays.
+    # With many records both use the crowd, and it reduces the noise.
     alone = calibrate_sum(
         {"mean": mean, "sum": total}[query](table),
         SubsetGame(records, size),

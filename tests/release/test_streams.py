@@ -26,7 +26,7 @@ from memberbound.tables import table as tables
 from memberbound.tables.columns import Values
 from memberbound.tables.engine import size_in_bytes
 
-#: More than one part of so many rows, the fewest that the engine gives at once.
+#: More rows than one part, the smallest batch of the engine.
 ROWS, PART = 5000, 2048
 BOUNDS = {"age": [0, 90], "ill": ["no", "yes"], "ward": ["a", "b", "c"]}
 
@@ -268,7 +268,7 @@ def test_sections_end_where_records_end_wherever_the_file_is_cut(monkeypatch, si
 
 
 def test_a_cut_at_every_line_is_caught(monkeypatch):
-    """Broken twin: marks that are no quotes, so that every line ends a record."""
+    """Broken twin: quotes are ignored, so that every line ends a record."""
     monkeypatch.setattr(csv_records, "SECTION", 1)
     whole = b"".join(record.replace(b'"', b"'") for record in RECORDS)
     sections = [*csv_records.sections(io.BytesIO(whole), b",")]

@@ -48,7 +48,7 @@ def fitted(table, seed=1, eta=0.2, **options):
 
 
 def measured(monkeypatch, table, unit, eta):
-    """Return the sums that were asked for, with noise that does not depend on the table."""
+    """Return the requested sums, with noise that does not depend on the table."""
     measure_every_part(monkeypatch)
     asked = {"eta": eta, "bounds": BOUNDS, "target": "ill", "unit": unit}
     made, sums = replayed(monkeypatch, lambda: fitted(table, 0, **asked))

@@ -1,4 +1,4 @@
-"""Statistics of all rows: near the truth, and no record moves one further than is paid for."""
+"""Statistics of all rows: near the truth, and no record exceeds the stated sensitivity."""
 
 import math
 

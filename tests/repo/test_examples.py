@@ -1,4 +1,4 @@
-"""Each example runs as a user runs it, says what it is there to say, and leaves nothing behind."""
+"""Each example runs as a user runs it, prints its message, and leaves no files behind."""
 
 import ast
 import getpass
@@ -14,7 +14,7 @@ from documentation import gallery
 ROOT = Path(__file__).resolve().parents[2]
 _FILES = (ROOT / "examples").glob("*.py")
 SCRIPTS = {path.stem: path for path in sorted(_FILES, key=lambda p: int(p.stem.split("_")[0]))}
-#: What each of them must say.
+#: The required output of each example.
 SAYS = {
     "1_can_this_model_leak": "Replace it: a boosting model of all rows with noise, accuracy",
     "2_what_does_epsilon_mean": "more than 99.97 % of the time",
@@ -37,7 +37,7 @@ SAYS = {
 #: Run in processes of their own (MLflow keeps its settings in one); what the others print does not
 #: depend on that.
 ALONE = ("2_what_does_epsilon_mean", "12_where_do_we_keep_the_verdict")
-#: What a script needs beside the package itself.
+#: Requirements of a script besides the package itself.
 NEEDS = {
     "9_what_does_a_network_give_away": ("torch",),
     "11_what_does_a_boosted_model_give_away": ("lightgbm", "onnxmltools", "onnxruntime"),
@@ -56,7 +56,7 @@ LONG = (
     "17_can_we_hand_over_a_table",
     "18_what_does_a_fine_tuned_language_model_give_away",
 )
-#: What a script leaves: files in the folder in which it is run, and an empty cache of torch.
+#: Files that a script leaves: those in its working folder, and an empty cache of torch.
 LEAVES = {
     "1_can_this_model_leak": ["here/reports"],
     "18_what_does_a_fine_tuned_language_model_give_away": [

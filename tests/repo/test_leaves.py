@@ -13,7 +13,7 @@ from commands import python
 from memberbound.leaves import LEAVES
 
 PACKAGE = Path(memberbound.__file__).parent
-#: What a leaf brings along: files and folders below the package.
+#: Files and folders of a leaf, relative to the package.
 FILES = {
     "networks": tuple(
         f"release/all_rows/{name}.py"

@@ -25,7 +25,7 @@ MACHINE_PATH = re.compile(
 
 
 def repository_files() -> list[Path]:
-    """What is tracked, or would be: files that git neither ignores nor misses."""
+    """Return the files that git tracks, or would track."""
     listed = subprocess.run(
         ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "-co", "--exclude-standard"],
         cwd=ROOT,

@@ -68,7 +68,7 @@ def test_a_page_runs_as_printed_and_shows_what_it_prints(
 
 @pytest.mark.long
 def test_the_service_of_the_readme_answers(data: Path, tmp_path: Path, monkeypatch) -> None:
-    """What curl posts in the README, without a port: the rows as they are in the file."""
+    """The request that curl posts in the README, without a port, with the rows of the file."""
     page = PAGES["README.md"]
     name = "memberbound protect patients.csv"
     (text,) = [c for b in shown.blocks(page) for c, _ in shown.commands(b) if c.startswith(name)]

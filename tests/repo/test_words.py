@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-#: What is not written any more → what is written in its place.
+#: Banned wording → its replacement.
 RETIRED = {
     r"nothing (useful )?is proved": "no guarantee",
     r"nothing can be certified": "no guarantee",
@@ -30,7 +30,7 @@ RETIRED = {
     r"read a privacy setting": "interpret ε",
     r"(neighbour|subset|model|i\.i\.d\.) game": "who attacks",
 }
-#: Where the theory's own words are used, and where earlier words are told.
+#: Files that may use the theory's own words, or earlier words.
 THEORY = (
     "docs/architecture.md",
     "docs/sharp-edges.md",

@@ -67,7 +67,7 @@ def _without_steps(report: dict[str, Any], states: dict[str, tuple[str, str]]) -
 
 
 def partial() -> dict[str, Any]:
-    """Return the report of a study whose audit failed and whose noise was impossible."""
+    """Return the report of a study with a failed audit and an impossible noise target."""
     report = sample()
     broken = {
         "audit": ("failed", "RuntimeError: the learner did not converge"),

@@ -1,4 +1,4 @@
-"""What is signed: two pages about the released file, in plain words, and the annex of a DPIA."""
+"""Decision pages: two pages about the released file, in plain words, and the annex of a DPIA."""
 
 import hashlib
 import re
@@ -88,7 +88,7 @@ def test_everybody_can_read_the_pages(released):
         text = " ".join(visible(render_decision(case)))
         assert reading_ease(text) >= 75, text
         assert not TERMS.findall(text.replace("its noise can be worked out", "")), text
-    # What is exact is not for everybody: the figure tells the two apart.
+    # Exact values are not for publication: the figure distinguishes the two.
     exact = " ".join(of_release(released, "model.json").release.assumptions)
     assert reading_ease(exact) < 65
     assert TERMS.findall(exact)
@@ -177,7 +177,7 @@ def test_the_cost_comes_from_the_study_or_from_the_user(released):
     assert "explains about" in render_decision(of_study(regression()))
     told = of_study(sample(), about=About(cost="Two beds."))
     assert "Two beds." in render_decision(told)
-    # A certificate says nothing about it, and a list of numbers is not what was rehearsed.
+    # A certificate does not cover it, and a list of numbers is not the rehearsed release.
     for case in (
         of_release(released, "model.json"),
         Case.of(sample(), release=released / "mean.safetensors"),
@@ -195,7 +195,7 @@ def test_a_file_without_a_certificate_needs_a_remedy_without_one(tmp_path):
     text = render_decision(case)
     assert digest in text
     assert "is the one that the study speaks of" in text
-    # What the settings promise of a model with noise is not published beside a coarser table.
+    # The settings of a noisy model are not published with a coarser table.
     assert digest in str(case.stated())
     assert digest not in model_card(case.published, case.stated(public=True))
     with pytest.raises(InputError, match="release must come with its certificate"):
@@ -203,7 +203,7 @@ def test_a_file_without_a_certificate_needs_a_remedy_without_one(tmp_path):
 
 
 def test_persons_are_not_called_rows(released):
-    """400 persons with two rows each: how many rows they have is nobody's business."""
+    """400 persons with two rows each: their number of rows must not appear."""
     case = of_release(released, "persons.json")
     card = model_card(case.published, case.stated(public=True))
     assert "persons: 400" in card

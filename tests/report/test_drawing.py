@@ -78,7 +78,7 @@ def test_an_svg_is_named_described_and_fit_for_a_strict_page(chart: Chart) -> No
         by_id = {node.get("id"): node for node in root.iter() if node.get("id")}
         assert by_id[root.get("aria-labelledby")].text == chart.title
         assert by_id[root.get("aria-describedby")].text == chart.alt
-        # What a policy refuses, what would name the day, and what would load something.
+        # Content that a policy blocks, that contains the date, or that would load resources.
         assert not re.search(r"[ <]style\b", text)
         assert not {"metadata", "script", "image", "foreignObject"} & {n.tag for n in root.iter()}
         assert "http" not in text
@@ -106,7 +106,7 @@ def test_a_standalone_file_has_both_colour_schemes(chart: Chart) -> None:
 
 
 def ambiguous(light: dict[str, str], dark: dict[str, str]) -> set[str]:
-    """Light colours of charts that stand for more than one dark one."""
+    """Light colours of charts with more than one dark counterpart."""
     darks: dict[str, set[str]] = {}
     for name in CHART_COLOURS:
         darks.setdefault(light[name], set()).add(dark[name])

@@ -22,7 +22,7 @@ def case(folder, name):
     return Case.of(folder / f"{name}.certificate.json")
 
 
-#: The registry's fields, and what may stand in them, as its schema had them in July 2026.
+#: The registry's fields and their types, as in its schema of July 2026.
 REGISTRY = json.loads(Path(__file__).with_name("registry.schema.json").read_text("utf-8"))
 
 
@@ -35,7 +35,7 @@ def test_registry_entry_has_the_registrys_fields(released):
     for name, product in (("model.json", "Machine learning model"), ("new.csv", "Synthetic data")):
         text = registry_entry(case(released, name).published, About())
         entry = yaml.safe_load(text)
-        # Only the date is no date before somebody fills it in.
+        # Only the date is invalid until a user fills it in.
         assert problems(entry) == ["deployment.basic.publication_date"]
         told = About(publication_date="2026-12-01", authors=("A",), controller="B")
         entry = yaml.safe_load(registry_entry(case(released, name).published, told))
@@ -102,7 +102,7 @@ def given_model(*, passes, lower):
 
 
 def test_an_output_checker_gets_a_record_of_acro(released, tmp_path):
-    # What the viewer asserts of a file, and what ACRO's own reader takes from it.
+    # The viewer's assertions about a file, and the fields that ACRO's own reader uses.
     for source in (case(released, "model.json"), given_model(passes=True, lower=0.5)):
         document = json.loads(sacro_record(source))
         assert re.fullmatch(r"\d+\.\d+\.\d+", document["version"])

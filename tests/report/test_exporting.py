@@ -100,7 +100,7 @@ def test_published_formats_have_no_field_for_owner_only_values():
     owners = set(owner_types(Report))
     assert len(owners) > 10
     assert not held & owners
-    # Whatever makes something for everybody takes this type, and what people say themselves.
+    # Every public format is built from this type and from statements of the user.
     said = {About, Mapping[str, str] | None}
     for maker in (model_card, published_entry, registry_entry, cyclonedx):
         hints = {name: hint for name, hint in get_type_hints(maker).items() if name != "return"}
@@ -109,7 +109,7 @@ def test_published_formats_have_no_field_for_owner_only_values():
 
 
 def moved(value, factor):
-    """Change every number that is no whole one, every text and every verdict of a report."""
+    """Change every fractional number, every text and every verdict of a report."""
     if isinstance(value, dict):
         return {key: moved(item, factor) for key, item in value.items()}
     if isinstance(value, list):
@@ -149,7 +149,7 @@ def test_reports_that_differ_in_all_that_depends_on_rows_give_one_card():
     assert len({repr(replace(entry, files={})) for entry in entries}) == 1
     # Negative control: the owner's entry tells the two apart.
     assert owner_entry(typed(first)).metrics != owner_entry(typed(other)).metrics
-    # The learner is told only where somebody named it: otherwise the target's values chose it.
+    # The learner is published only if the user named it: otherwise the target's values chose it.
     assert published(first).learner == "logistic"
     unnamed = first | {"run": first["run"] | {"chosen": ["target"]}}
     assert published(unnamed).learner is None
@@ -290,7 +290,7 @@ PLAIN = tuple(f"zq{place:03d}zq" for place in range(len(SPITEFUL)))
 
 
 def spiteful(name, names=SPITEFUL):
-    """What is published where somebody else chose every name."""
+    """The publication of a report in which a third party chose every name."""
     words = {"name": name, "target": name, "learner": name, "assumptions": names}
     return replace(published(sample()), **words)
 
@@ -307,7 +307,7 @@ def test_no_name_breaks_markdown_or_yaml(name):
     card = model_card(spiteful(name))
     card.encode("utf-8")
     head, body = parts(card)
-    # A page that does not know front matter shows it as Markdown, in which this would be markup.
+    # A page without front-matter support shows it as Markdown, in which this would be markup.
     assert not set("<>&`") & set(card.split("\n---\n")[0])
     usual_head, usual_structure, usual_words = usual_card()
     assert structure(body) == usual_structure
@@ -530,7 +530,7 @@ def browser(monkeypatch):
 
 
 def drawn(printed):
-    """How many lines and curves the pages of a PDF draw."""
+    """Return the number of lines and curves drawn on the pages of a PDF."""
     streams = re.findall(rb"stream\r?\n(.*?)endstream", printed, flags=re.DOTALL)
     operators = 0
     for stream in streams:

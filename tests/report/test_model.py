@@ -72,7 +72,7 @@ BROKEN: tuple[tuple[Callable[[dict[str, Any]], None], str], ...] = (
     (_put("steps", 0, "result", "theorems", _GONE), "'theorems'"),
     (_put("ledger", 0, "id", "no such id"), "report.ledger[0].id"),
     (_put("run", "started", "yesterday"), "report.run.started"),
-    # What is not JSON at all.
+    # Values that are not JSON.
     (_put("question", "eta", float("nan")), "plain JSON"),
     (_put("steps", 0, "result", "rows", {1, 2}), "plain JSON"),
     (_put("data", "name", "\ud800"), "surrogate"),

@@ -265,7 +265,7 @@ def test_kinds_never_look_alike() -> None:
 
 
 def marks_of(figure: Any, kind: str) -> list[Any]:
-    """What a figure draws of a kind of data."""
+    """Return the marks that a figure draws for a kind of data."""
     return figure.findobj(lambda artist: (artist.get_gid() or "").split("|")[0] == f"mark-{kind}")
 
 
@@ -324,7 +324,7 @@ def test_chance_is_the_binomial_law() -> None:
     bars = {b.get_center()[0]: b.get_height() for b in marks_of(figure, "bar")}
     assert list(bars) == pytest.approx([(low + high) / 2 for low, high in pairwise(edges)])
     assert list(bars.values()) == counts
-    # What is said beside the picture: the records above the limit, and those that chance gives.
+    # The caption of the picture: records above the limit, and those expected by chance.
     limit = blind + report["question"]["eta"]
     first = min(i for i in range(len(counts)) if edges[i] >= limit)
     above, by_chance = sum(counts[first:]), round(sum(counts) * expected[first:].sum())
@@ -398,7 +398,7 @@ def test_contrast_is_enough_in_both_schemes() -> None:
 
 # In a real browser.
 
-#: Boxes whose content is wider than they are, and that do not scroll by themselves.
+#: Return boxes with overflowing content that do not scroll.
 SPILLING = """[...document.querySelectorAll(".cards > div, .remedy, .legend li, .card, dl, p, pre")]
     .filter(box => box.scrollWidth > box.clientWidth + 1).map(box => box.outerHTML.slice(0, 200))"""
 SCROLLS = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
@@ -499,7 +499,7 @@ def test_switches_links_schemes_and_paper(open_page: Any, place: Any) -> None:
 @pytest.mark.browser
 def test_other_reports_open_as_well(open_page: Any, place: Any) -> None:
     page = open_page(place(reports.hostile), width=390)
-    # The page object asks for its own address only; the next ones are files beside it.
+    # The page object requests its own address only; the next ones are files beside it.
     assert len(_drawn(page)) == len(FIGURES)
     assert page.evaluate("window.stolen === undefined")
     assert page.locator("img").count() == 0

@@ -1,4 +1,4 @@
-"""What a study of many rows holds in memory: no second table, no texts, no idle workers."""
+"""Memory of a study of many rows: no second table, no texts, no idle workers."""
 
 import os
 import time

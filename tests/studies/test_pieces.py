@@ -19,7 +19,7 @@ def test_accuracy_is_at_least_that_of_the_advantage(tpr, fpr, half) -> None:
         prior = half / rows
         accuracy = prior * tpr + (1 - prior) * (1 - fpr)
         assert _accuracy(SubsetGame(rows, half), tpr - fpr) <= accuracy + 1e-12
-    # With the other prior, whoever calls everybody a member would be credited with more.
+    # With the other prior, calling every record a member would get a higher score.
     assert 1 - prior > prior
 
 
@@ -60,6 +60,6 @@ def test_mean_roc_is_the_mean_of_naive_curves() -> None:
         curves = zip(scores, member, strict=True)
         expected = np.mean([identified(alpha, row, inside) for row, inside in curves])
         assert share == pytest.approx(expected, abs=1e-9)
-    # Equal scores tell nobody apart: on the diagonal, not below it.
+    # Equal scores are uninformative: on the diagonal, not below it.
     fpr, tpr = mean_roc(np.zeros((2, 40)), member[:2])
     assert tpr == pytest.approx(fpr)

@@ -1,4 +1,4 @@
-"""Files that hold rows, or what models said about rows, belong to their owner alone."""
+"""Files with rows, or with predictions about rows, are readable by their owner only."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""Studies as a whole: what the report says is what the verbs found, and nothing is lost."""
+"""Whole studies: the report states exactly the results of the verbs, and loses none."""
 
 import builtins
 import io
@@ -55,7 +55,7 @@ def without_times(report: dict) -> dict:
 
 @pytest.fixture(scope="module")
 def told() -> list[tuple[str, int, int]]:
-    """What the study of the next fixture says while it runs."""
+    """Progress messages of the next fixture's study."""
     return []
 
 
@@ -70,7 +70,7 @@ def test_every_step_is_done_and_both_files_are_there(done) -> None:
     assert done.complete
     states = {s.id: s.state for s in done.report.steps}
     assert list(states) == [s.id for s in steps_module.STEPS]
-    # So few rows cannot be made coarse enough, or drawn anew, which is a finding.
+    # This few rows cannot be coarsened enough, or synthesized, which is reported.
     assert states.pop("coarser") in ("done", "impossible")
     assert states.pop("synthetic") in ("done", "impossible")
     assert set(states.values()) == {"done"}
@@ -356,7 +356,7 @@ def test_studies_of_neighbouring_tables_publish_the_same(only_steps, tmp_path) -
         assert getattr(entries[0], part) == getattr(entries[1], part)
 
 
-#: What one record may hold; the last column is the target.
+#: Values of one record; the last column is the target.
 ODD_RECORDS = {
     "no target": ["0.1", "0.2", ""],
     "nothing": ["", "", ""],
@@ -408,7 +408,7 @@ def test_no_record_changes_what_a_study_publishes(only_steps, tmp_path, case, un
 
 
 def test_more_rows_give_no_guarantee_for_records_with_new_values(only_steps) -> None:
-    """What ``plan`` proves of single records holds for values that occur; new rows bring others."""
+    """Bounds of ``plan`` on single records cover values that occur; new rows bring others."""
     draws = np.random.default_rng(5)
     rare = 2e-6
     law = np.array([*np.full(10, 0.1 - 10 * rare), *np.full(100, rare)])

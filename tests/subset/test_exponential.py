@@ -203,7 +203,7 @@ def test_too_many_subsets_are_refused_with_a_remedy():
     with pytest.raises(InputError, match="Use sampling"):
         exact_bounds(uniform(0, 30, 2, 15, 1.0))
     with pytest.raises(InputError, match="Use sampling"):
-        exact_bounds(uniform(0, 4000, 2, 2000, 1.0))  # more subsets than a double can say
+        exact_bounds(uniform(0, 4000, 2, 2000, 1.0))  # more subsets than a double can represent
     with pytest.raises(InputError, match="delta must be in"):
         exact_bounds(CASES["half of six"], delta=2.0)
 

@@ -29,7 +29,7 @@ def kernels(seed=4, count=8, *, zeros=True):
 
 
 def violated(kernel, size, k, bounds_of):
-    """Which quantities fall below the truth for some record and δ."""
+    """Return the quantities that fall below the truth for some record and δ."""
     bad = set()
     for delta in DELTAS:
         bounds = bounds_of(delta)

@@ -14,7 +14,7 @@ from memberbound.subset import mixtures
 from memberbound.subset.mixtures import DensityPair, bernstein, fourier_sums, mixture_bounds
 from oracle.normal_mixtures import stick, subset_laws
 
-#: What the certified errors may add to a hockey-stick at c ≤ 10.
+#: Largest increase of a hockey-stick at c ≤ 10 by the certified errors.
 TIGHT = 2e-7
 
 

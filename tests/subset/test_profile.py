@@ -67,7 +67,7 @@ def distances_of(held, record):
 
 
 def laws_below_truth(held, name):
-    """Records whose law of distances does not dominate the exact one, place by place."""
+    """Return the records with a law of distances that does not dominate the exact one."""
     bad = []
     for x, truth in enumerate(exact_squares(name)):
         law = sorted(distances_of(held, x))
@@ -148,7 +148,7 @@ def functions(unit):
 
 
 def low_averages(name):
-    """Which functions are averaged below the truth, and the averages."""
+    """Return the functions averaged below the truth, and the averages."""
     lengths = np.sqrt(np.array(exact_squares(name), dtype=np.longdouble))
     every = functions(float(lengths.max()))
     shown = MeanSquares.of(tables()[name]).averages(every)

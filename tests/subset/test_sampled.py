@@ -62,7 +62,7 @@ def exact_success(size):
 
 @cache
 def swaps(size, draws, seed=0):
-    """What one run draws: the same for every δ."""
+    """Draws of one run, the same for every δ."""
     return swap_means(instance(size)[0], draws, seed=seed)
 
 
@@ -77,7 +77,7 @@ def too_low(bounds, size, delta):
 
 
 def strays(size, sign=1):
-    """Records and outcomes whose mean swap is 6 standard errors from in minus out."""
+    """Return records and outcomes with a mean swap 6 standard errors from in minus out."""
     _, laws = instance(size)
     means = swaps(size, 40_000, 1)
     truth = np.array([[float(up[w] - down[w]) for w in means.order] for up, down in laws])
@@ -234,4 +234,4 @@ def test_a_target_and_the_bounds_at_it_share_the_error_and_have_subsets_of_their
     assert {sure for sure, _ in asked} == {shared_confidence(0.9, 2)}
     *choosing, last = [seed for _, seed in asked]
     assert choosing
-    assert last not in choosing  # the subsets that chose ε say nothing more about it
+    assert last not in choosing  # the subsets that chose ε cannot be used to certify it

@@ -1,4 +1,4 @@
-"""What cannot be used is refused in one sentence; what looks odd but is fine is counted."""
+"""Unusable input is refused in one sentence; unusual but valid input is counted."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_unknown_kinds(tmp_path):
 
 
 def test_broken_files(tmp_path):
-    """Whatever else is damaged is in tests/faults."""
+    """Other damage is covered in tests/faults."""
     assert "not a Parquet file" in refusal(written(tmp_path / "a.parquet", "no parquet"))
     assert "first Feather format" in refusal(written(tmp_path / "a.feather", b"FEA1...."))
     assert "could not be unpacked" in refusal(written(tmp_path / "a.csv.xz", "x\n1\n"))

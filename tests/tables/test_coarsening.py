@@ -177,7 +177,7 @@ def test_quantile_bins_are_nested_and_within_the_size_limit(values, k):
     assert len(few.edges) < k or len(few.edges) == 1
     series = pd.Series(array)
     pairs = set(zip(few.apply(series), many.apply(series), strict=True))
-    assert len(pairs) == len({b for _, b in pairs})  # the finer bin says the coarser one
+    assert len(pairs) == len({b for _, b in pairs})  # the finer bin determines the coarser one
 
 
 def test_edges_are_rounded_but_separate_a_frequent_smallest_value():
@@ -185,7 +185,7 @@ def test_edges_are_rounded_but_separate_a_frequent_smallest_value():
     values = np.where(rng.random(4000) < 0.9, 0.0, rng.lognormal(8, 1, 4000))
     edges = quantile_edges(values, 16)
     assert edges[0] == 0.0
-    assert not set(edges[1:]) & set(values)  # nobody's own value
+    assert not set(edges[1:]) & set(values)  # no record's own value
 
 
 def test_frequent_groups_make_the_pool_frequent_as_well():

@@ -1,4 +1,4 @@
-"""The search on laws whose best coarsening is known, and the estimates it steers by."""
+"""The search on laws with a known best coarsening, and its estimates."""
 
 import itertools
 
@@ -25,7 +25,7 @@ def exact_information(joint: np.ndarray) -> float:
 
 
 def information_estimate(cell: np.ndarray, target: np.ndarray) -> float:
-    """What the search sees of two columns: prediction from the other rows of a cell, in nats."""
+    """The search's estimate for two columns: prediction from the other rows of a cell, in nats."""
     return prediction_information(cell, np.zeros(cell.size, dtype=np.int64), target)
 
 
@@ -59,7 +59,7 @@ def test_information_is_not_fooled_by_sparse_cells_where_the_plug_in_value_is() 
         cell = pd.factorize(rng.integers(0, cells, 2000))[0]
         table = np.zeros((cell.max() + 1, 2))
         np.add.at(table, (cell, target), 1 / 2000)
-        assert exact_information(table) > 0.3  # the plug-in value claims to know a lot
+        assert exact_information(table) > 0.3  # the plug-in value is far too large
         assert information_estimate(cell, target) < 0.005
 
 
@@ -143,7 +143,7 @@ def test_known_answer_with_a_target() -> None:
 
 
 def weak(columns: int, values: int, nats: float) -> np.ndarray:
-    """A joint law of a uniform column and a target with so much information between them."""
+    """A joint law of a uniform column and a target with this mutual information."""
     skewed = np.random.default_rng(0).dirichlet(np.ones(values), columns)
     low, high = 0.0, 1.0
     for _ in range(60):

@@ -124,7 +124,7 @@ def plain_whole(digits):
 
 
 def number_with(text, decimal, thousands):
-    """What a text means if ``decimal`` is the decimal mark; None if nothing."""
+    """Return the number that a text denotes with this decimal mark, or None."""
     body, _, exponent = text.replace("E", "e").partition("e")
     if exponent and not exponent.lstrip("+-").isdigit():
         return None
@@ -187,7 +187,7 @@ def test_the_fixed_rule_is_that_of_the_one_meaning():
         text = random_text(draw)
         number, expected = read_value(text)[0], naive(text)
         if math.isnan(expected):
-            # The naive reader knows no times and no month's names; the texts have none.
+            # The naive reader supports neither times nor month names; the texts have none.
             assert math.isnan(number), text
         else:
             meant += 1
@@ -263,7 +263,7 @@ def test_a_table_given_as_bounds_is_not_quoted(tmp_path):
     ],
 )
 def test_public_and_secret_tables_are_read_alike(values, role, numbers):
-    """What is inferred from a public column is what the fixed rule reads, where that has one."""
+    """The form inferred from a public column agrees with the fixed rule, where there is one."""
     with open_table(pa.table({"x": values})) as opened:
         reading = opened.readings()["x"]
     assert reading.role == role
@@ -332,7 +332,7 @@ def test_a_repeated_header_is_a_row_of_missing_values(tmp_path):
     with open_table(packed) as opened:
         assert opened.header_notes == (note.replace("t.csv", "t.csv.gz"),)
     assert note in certify(path).warnings
-    # A column whose name is one of its values is not a header that repeats.
+    # A column named like one of its values is not a repeated header.
     single = tmp_path / "one.csv"
     single.write_text("yes\nno\nyes\n")
     with open_table(single) as opened:

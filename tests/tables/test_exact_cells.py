@@ -334,7 +334,7 @@ def test_types_that_only_duckdb_has(tmp_path):
         assert counted(table) == expected, name
         assert sum(count_pair_profile(table, table).cells) == len(values), name
         assert counted(backend.table(name)) == expected, name
-        # A relation of somebody's own connection, streamed through Arrow.
+        # A relation of the user's own connection, streamed through Arrow.
         assert counted(backend.con.table(name)) == expected, name
         # Written from another engine, the rows are copied first; each gets its own count.
         out = tmp_path / f"{name}.parquet"
@@ -390,7 +390,7 @@ def test_old_parquet_timestamps(tmp_path):
 
 
 class Elsewhere:
-    """An engine that is only ever asked for its name."""
+    """An engine of which only the name is used."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -63,7 +63,7 @@ def test_sheets_go_by_name(book):
 
 
 def edited(path, old, new):
-    """Write a workbook whose sheet is this one with other words in its XML."""
+    """Write a workbook with this sheet, after replacing words in its XML."""
     with zipfile.ZipFile(path) as book:
         parts = {name: book.read(name) for name in book.namelist()}
     with zipfile.ZipFile(path, "w") as book:

@@ -1,4 +1,4 @@
-"""Every format gives the same profile, and a CSV means what it says."""
+"""Every format gives the same profile, and CSV values are read literally."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def expanded(source, *args, **kwargs) -> list[int]:
 
 @cache
 def in_memory(columns: tuple[str, ...] | None = None) -> list[int]:
-    """What every other source of the table must give."""
+    """The expected profile for every other source of the table."""
     return expanded(TABLE, columns)
 
 

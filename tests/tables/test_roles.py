@@ -121,7 +121,7 @@ def test_every_verb_names_the_identifiers_and_leaves_them_out(table):
     for verb in ("certify", "plan"):
         assumed = " ".join(answers[verb].assumptions)
         assert "'patient', 'row'" in assumed, verb
-    # certify covers any learner, so it counts free text; and says what that does
+    # certify covers any learner, so it counts free text, with a note on the consequences
     assert any("'note' is free text" in w for w in answers["certify"].warnings)
     assert answers["harden"].steps[0].startswith("drop patient, row")
     study = StudyData.read(table, Question("ill"))
@@ -259,7 +259,7 @@ def test_dates_go_through_text_unharmed(moments, form):
 
 
 def test_further_rows_are_read_as_the_population_was(table, tmp_path):
-    """One new row has no column of its own to infer from: the encoder knows how to read it."""
+    """One new row has no column of its own to infer from: the encoder has its form."""
     columns = ["half", "price", "seen", "stamp", "zip"]
     examples = read_examples(table, "ill", columns=columns)
     row = {c: NASTY[c][5] for c in columns}

@@ -54,5 +54,5 @@ def test_all_distinct_values_are_counted_in_bounded_memory(tmp_path, rows):
     found = measured(path, "400MB")
     assert (found["rows"], found["atoms"], found["lines"]) == (rows, rows, 1)
     assert found["resident"] < 1e9
-    # So many whole numbers in Python, or as one array, would take more.
+    # This many whole numbers in Python, or as one array, would take more.
     assert found["python"] < 8 * 200_000

@@ -55,7 +55,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """How often engines are started, tables opened and roles inferred."""
+    """Count engine starts, opened tables and inferred roles."""
     counts = {"engines": 0, "opened": 0, "inferred": 0}
 
     def counted(name, function):
@@ -102,7 +102,7 @@ def test_a_parsed_table_shares_the_engine_and_roles(path, calls):
 
 
 def test_rows_of_a_public_table_are_read_again_where_they_are_secret(tmp_path):
-    """One value that is no number makes a whole column of SQLite text, in a public table only."""
+    """A single text makes a whole SQLite column text, in a public table only."""
     path = in_sqlite([("1",), (2,), ("'x",)], tmp_path / "t.sqlite", {"x": ""})
     direct = read_records(path).columns["x"]
     with open_table(path) as table:

@@ -32,7 +32,7 @@ def test_distinct_spellings_are_two_persons():
 
 
 def test_replacing_a_person_changes_one_row():
-    """What the promise rests on; keeping all rows is the twin that fails."""
+    """The basis of the guarantee; keeping all rows is the broken twin."""
     other = VISITS.copy()
     other.loc[other["who"] == "p5", ["age", "first"]] = 99
     one, two = (first_rows(t, "who")[0] for t in (VISITS, other))
@@ -55,7 +55,7 @@ def test_rows_without_a_person_are_refused():
 
 
 def test_every_verb_counts_people(tmp_path):
-    """Each verb sees as many records as there are people, and says what a record is."""
+    """Each verb sees as many records as there are persons, and states the unit."""
     path = tmp_path / "visits.csv"
     VISITS.to_csv(path, index=False)
     bounds = {"age": [20, 80], "first": [0, 1], "ill": ["n", "y"]}

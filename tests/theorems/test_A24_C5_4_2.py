@@ -10,7 +10,7 @@ from oracle.claims import assert_lower_bound
 
 
 def laws(seed=542, count=150):
-    """Laws whose rarest atom expects at least one record."""
+    """Laws with at least one expected record on the rarest atom."""
     rng = Random(seed)
     for _ in range(count):
         cells = rng.randint(1, 40)

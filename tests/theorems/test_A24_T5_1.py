@@ -63,7 +63,7 @@ def test_the_constant_grows_without_bound():
         assert 1.9 < large / small < 2.6
     shown = errata()["A24-T5.1"].demonstrate()
     assert shown.true_value > 8 * shown.printed_value
-    # Under the largest constant that n = 100 asks for, the last law would leak at most half.
+    # Under the largest constant required at n = 100, the last law would leak at most half.
     n = 6400
     bound = (shown.printed_value * 6.21 + 0.5005) / n**0.5 + 1 / (2 * n)
     assert bound < 0.5

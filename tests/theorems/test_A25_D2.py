@@ -12,7 +12,7 @@ from memberbound.games import IidGame, gamma_from_priors
 from oracle import finite, iid, mechanisms
 
 F = Fraction
-# Doubles without rounding, so that the game played is the game asked for.
+# Doubles without rounding, so that the game played is exactly the given one.
 PRICES = [(0.5, 1.0), (0.25, 1.0), (0.75, 1.0), (0.5, 4.0), (0.125, 0.25)]
 
 

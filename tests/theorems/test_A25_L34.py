@@ -38,7 +38,7 @@ def test_some_record_breaks_every_promise(epsilon, delta, noise, n):
     mean_without, mean_with = 0.0, record / n
     with digits(60):
         low, _ = bracket(gaussian_hockey_stick((mean_with - mean_without) / noise, epsilon))
-    assert low > Fraction(delta)  # not our own number: 60 digits say so
+    assert low > Fraction(delta)  # not our own number: verified with 60 digits
 
 
 def test_a_bounded_statistic_keeps_a_promise():

@@ -14,7 +14,7 @@ from oracle.claims import assert_bound
 
 
 def securities():
-    """((α, q, γ), security) of small games whose losses are drawn, lower ones for members."""
+    """((α, q, γ), security) of small games with random losses, lower for members."""
     rng = Random(11)
     games = [*mechanisms.random_iid_games(11, 150), ([Fraction(1, 3)] * 3, 2, iid.injective(2, 3))]
     for game in games:

@@ -48,7 +48,7 @@ def test_R12_needs_the_same_condition(alpha):
 
 @pytest.mark.parametrize("gamma", [0.5, 1.0, 3.0])
 def test_with_squared_loss_security_ends(gamma):
-    """What holds: the chance of a small loss is small for every prediction, hence a ceiling.
+    """The valid form: the chance of a small loss is small for every prediction, hence a ceiling.
 
     Truth: the ceiling at the α that the bound chooses, with the worst prediction's exact chance.
     """

@@ -68,7 +68,7 @@ def test_other_subset_sizes_gain_no_more():
 
 
 def epsilon_of(g):
-    """A double whose exponential is at least g, and hardly more."""
+    """Return a double with an exponential of at least g, and hardly more."""
     return math.log(g) * (1 + 1e-15) if g > 1 else 0.0
 
 

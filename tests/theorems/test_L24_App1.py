@@ -48,6 +48,6 @@ def test_no_finite_epsilon():
     for n in (2, 3, 4):
         game = SubsetGame(2 * n, n)
         assert finite_bounds(release_one_record(n * ETA), game).pmp_epsilon_upper == float("inf")
-        # What PMP does see: the leak is all in delta, at every epsilon.
+        # PMP does detect it: the leak is entirely in delta, at every epsilon.
         for g in (F(1), F(10**9)):
             assert subset.pmp_delta(release_one_record(n * ETA), 2 * n, n, g) == ETA

@@ -91,7 +91,7 @@ def test_posterior_form_is_pure_pmp_with_another_epsilon():
                 elif delta:
                     assert (g + delta) / (1 - delta) == ratio
                 else:
-                    assert ratio <= g  # delta = 0: (1) and (2) say the same
+                    assert ratio <= g  # delta = 0: (1) and (2) agree
 
 
 def test_the_code_takes_the_plain_mean():

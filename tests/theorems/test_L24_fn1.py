@@ -48,7 +48,7 @@ def test_success_is_bounded_with_the_prior():
             for size, k, g, kernel in games()
             for x in range(size)
         ),
-        # L24-L6 as it stands, which is for k = N/2.
+        # L24-L6 unchanged, which is for k = N/2.
         broken={"without the prior": lambda prior, g: g / (1 + g)},
     )
 

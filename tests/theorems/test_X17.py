@@ -35,7 +35,7 @@ class Certificates:
 
 
 def failures(monkeypatch, choose, beta=0.05, runs=RUNS):
-    """Share of runs whose size is too small for the target."""
+    """Share of runs with a size too small for the target."""
     rng = np.random.default_rng(17)
     bad = 0
     for _ in range(runs):

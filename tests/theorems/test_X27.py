@@ -46,7 +46,7 @@ def smallest_path(*case):
 
 
 def mean_spent(first, below, above, threshold):
-    """What the ledger of an average path shows, if the record is out."""
+    """The ledger of an average path, if the record is out."""
     share = norm.cdf(threshold)
     squares = first**2 + share * below**2 + (1 - share) * above**2
     return GaussianCurve(math.sqrt(squares)).advantage

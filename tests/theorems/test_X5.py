@@ -52,7 +52,7 @@ def test_the_count_function_covers_the_leak_in_the_mean(function, p, n):
 
 
 def test_the_check_catches_a_function_below_one_at_one():
-    """h(1) < 1 fails where atoms are light: a mean over five atoms and one row says so."""
+    """h(1) < 1 fails where atoms are light: by a mean over five atoms and one row."""
     p, n = [F(1, 5)] * 5, 1
     function = closed_count_function()
     mean = 0.75 * float(function.at(np.array([1]))[0])

@@ -10,12 +10,12 @@ from memberbound.subset.mixtures import mixture_bounds
 from memberbound.subset.profile import NeighbourProfile
 from oracle.normal_mixtures import accuracy, lattice_laws, stick
 
-#: How much above the truth success may be.
+#: Allowed excess of success over the truth.
 SUCCESS_EXCESS = 1e-7
 
 
 def epsilon_excess(epsilon, delta):
-    """How much above the truth ε may be: the search, and an error of 1e-9 in both densities."""
+    """Allowed excess of ε over the truth: the search, and an error of 1e-9 in both densities."""
     return 3e-6 * (1 + epsilon) + 1e-9 * np.exp(epsilon) / delta
 
 

@@ -13,7 +13,7 @@ SIZES = [(size, k) for size in range(2, 8) for k in range(1, size)]
 
 
 def neighbours(size, k):
-    """Which set without record 0 (row) differs from which set with it (column) by one record."""
+    """Sets without record 0 (rows) that differ by one record from sets with it (columns)."""
     listed = list(subset.subsets(size, k))
     with_x = [d for d in listed if 0 in d]
     return np.array([[len(d & e) == k - 1 for e in with_x] for d in listed if 0 not in d])

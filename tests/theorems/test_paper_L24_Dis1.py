@@ -53,7 +53,7 @@ def ratio(mechanism):
 
 
 def breaks(rule, pairs):
-    """Pairs whose joint ratio exceeds what the rule makes of the two single ones."""
+    """Pairs with a joint ratio above the rule's combination of the two single ones."""
     result = []
     for index, (first, second) in enumerate(pairs):
         both = ratio(jointly(first, second))

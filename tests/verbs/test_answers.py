@@ -1,4 +1,4 @@
-"""Every answer says what it is at a prompt, and gives its numbers as a table."""
+"""Every answer has a readable repr, and gives its numbers as a table."""
 
 from __future__ import annotations
 

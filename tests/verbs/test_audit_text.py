@@ -67,7 +67,7 @@ OWN, DIFFICULTY = 1.0, 2.0
 
 
 def gaussian_tokens(leak, documents, seed):
-    """Documents whose mean log-probability has a normal law, with a reference for difficulty."""
+    """Documents with normally distributed mean log-probability, with a reference for difficulty."""
     rng = np.random.default_rng([seed, 7])
     member = np.arange(documents) % 2
     hard = -30 + DIFFICULTY * rng.normal(size=documents)

@@ -211,7 +211,7 @@ def test_unit_is_carried_by_every_face_of_plan(wish):
     assert by_row.to_dict()["unit"] is None
     assert set(by_person.to_dict()) == set(by_row.to_dict())
     needed = by_person.n_required
-    # What it says is what is meant: so many persons, certified as persons.
+    # The wording is accurate: this many persons, certified as persons.
     again = certify(visits(), unit="person", n=needed)
     assert again.security_lower >= 0.8
     none = plan(visits().assign(x=np.arange(4000)), unit="person", security=0.9)

@@ -1,4 +1,4 @@
-"""Formulas in CSV files: neutral where the user asks for it, as they are where not."""
+"""Formulas in CSV files: escaped on request, unchanged otherwise."""
 
 import csv
 
@@ -21,7 +21,7 @@ def cells(path):
 
 
 def runs(text):
-    """Whether a spreadsheet would run a cell, said in other words than the code's."""
+    """Return whether a spreadsheet would run a cell, by an independent rule."""
     try:
         float(text.replace(",", "."))
     except ValueError:

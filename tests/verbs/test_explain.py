@@ -12,7 +12,7 @@ from memberbound.verbs.explain import Parameters
 
 
 def test_adjacency_is_converted_for_eta_and_security_only():
-    """What the curves say is held against the truth in tests/dp."""
+    """The curves are compared with the truth in tests/dp."""
     result, plain = (explain(epsilon=1, delta=1e-6, adjacency=a) for a in ADJACENCIES[::-1])
     assert 2 * result.eta_upper == pytest.approx(1 - math.exp(-1) * (1 - 2e-6), rel=1e-12)
     assert result.security_lower < plain.security_lower
@@ -176,7 +176,7 @@ def test_an_engine_of_opacus_is_read_by_its_steps():
         engine.accountant.step(noise_multiplier=1.0, sample_rate=0.1)
     ours = explain(history=engine, delta=1e-5)
     assert ours.parameters == Parameters(noise_multiplier=1.0, sample_rate=0.1, steps=30)
-    # The Gaussian accountant is below the truth; this is why nobody reads its ε.
+    # The Gaussian accountant is below the truth; this is why its ε is not used.
     assert engine.accountant.get_epsilon(1e-5) < ours.epsilon
 
 

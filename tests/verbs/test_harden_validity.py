@@ -119,7 +119,7 @@ def test_choosing_and_certifying_on_the_same_rows_fails_and_a_split_does_not() -
 
 
 def test_the_coverage_check_notices_a_certificate_that_is_too_small() -> None:
-    """The same comparison fails for the plug-in estimate, which is no certificate."""
+    """The same comparison fails for the plug-in estimate, which is not a certificate."""
     runs = runs_of(12, 3000, security=0.85, confidence=1 - BETA)
     beaten = [r for r, leak, _ in runs if r.after.delta_plug_in_estimate < leak]
     assert len(beaten) > allowed_failures(12, BETA)

@@ -209,7 +209,7 @@ def test_the_records_file(tmp_path: Path) -> None:
     assert table.record[0] == answer["worst_record"]
     assert table.success_upper.max() == answer["success_upper"]
     assert (tmp_path / "success.png").read_bytes().startswith(b"\x89PNG")
-    # Nothing is overwritten without being asked.
+    # Nothing is overwritten without force.
     with pytest.raises(InputError, match="must not exist"):
         population(cloud(30, 3), epsilon=1, records=out)
 
@@ -219,7 +219,7 @@ def test_the_records_file(tmp_path: Path) -> None:
     [{"target_success": 0.53}, pytest.param({"target_pmp": 0.5}, marks=pytest.mark.long)],
 )
 def test_inverse_uses_the_exact_mixture_above_a_thousand_rows(target) -> None:
-    """The coupling asks for more noise; the answer's own bound meets the target, and barely."""
+    """The coupling needs more noise; the answer's own bound meets the target, and barely."""
     values = np.round(np.clip(cloud(1200, 1), -3, 3), 1)  # twins: sooner worked out
     answer = population(values, clip=3.0, delta=1e-4, **target)
     ((name, limit),) = target.items()

@@ -1,4 +1,4 @@
-"""Persons with several rows: the owner is told, nobody else is, and sentences speak of persons."""
+"""Persons with several rows: only the owner gets a note, and sentences say persons."""
 
 import re
 
@@ -65,7 +65,7 @@ def test_the_owner_gets_a_note_on_repeated_identifiers(tmp_path, verb, ending, m
     (note,) = told(found)
     assert "'Patient-Nr' repeat: if one person has several rows, use --unit Patient-Nr" in note
     assert "warnings" in found.owner_only
-    # Also where the column is not used, and not where nobody is there twice or a unit is given.
+    # Also if the column is not used; not if no person occurs twice or a unit is given.
     assert told(VERBS[verb](stored(people(SEVERAL)), columns=USED[verb], memory=memory))
     assert not told(VERBS[verb](stored(people(ONE_EACH)), memory=memory))
     if memory is None or ending != "frame":
@@ -77,7 +77,7 @@ def test_the_owner_gets_a_note_on_repeated_identifiers(tmp_path, verb, ending, m
     [
         ("customer", SEVERAL, True),
         ("customer id", ["a", "b"] * (ROWS // 2), True),
-        ("ward_id", ["a", "b"] * (ROWS // 2), False),  # so few values are no persons
+        ("ward_id", ["a", "b"] * (ROWS // 2), False),  # too few values for persons
         ("account_no", SEVERAL, True),
         ("town", SEVERAL, False),
     ],

@@ -30,7 +30,7 @@ def written_percent(sentence, after="more than"):
 
 
 def best_success(law, n, nu):
-    """How often the best attacker is right about the most talkative learner."""
+    """Return the success rate of the best attacker on the most revealing learner."""
     gamma = F(nu) / (1 - F(nu))
     return max(F(nu), 1 - F(nu)) + min(F(nu), 1 - F(nu)) * iid.worst_leak(law, n, gamma)
 
@@ -100,7 +100,7 @@ def test_twenty_equal_values(nu, lam, right):
     exact = max(alarm, missed) + min(alarm, missed) * truth
     assert exact * (1 - F(1, 10**12)) <= F(weighted) <= exact * (1 + F(1, 10**9))
     text = answer.to_frame().set_index("key").loc["accuracy_weighted_upper", "text"]
-    assert text.startswith("≤ ")  # even above 1, which is no empty promise for this number
+    assert text.startswith("≤ ")  # even above 1, which is not vacuous for this quantity
 
 
 @pytest.mark.parametrize(("nu", "lam"), PRICES)

@@ -1,4 +1,4 @@
-"""What every page must keep, whatever it shows: asked of the browser itself."""
+"""Properties of every page, checked in the browser itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
-#: What axe does not look for: values that were never meant for people, and content too wide.
+#: Defects that axe does not detect: values not meant for people, and content that is too wide.
 _CHECKS = """() => {
   const raw = document.body.innerText.match(/\\b(undefined|NaN|null|Infinity)\\b|\\[object/g) ?? [];
   const { scrollWidth, clientWidth } = document.documentElement;
@@ -19,13 +19,13 @@ _CHECKS = """() => {
 
 
 def shortcomings(page: Any) -> list[str]:
-    """What a page shows that nobody should see; :func:`violations` has what keeps readers out."""
+    """Return content that no reader should see; :func:`violations` covers accessibility."""
     found: dict[str, list[str]] = page.evaluate(_CHECKS)
     return [f"{name}: {text}" for name, texts in found.items() for text in texts]
 
 
 def violations(page: Any, **options: object) -> list[str]:
-    """What axe finds wrong with a page: the id of its rule, and the first place."""
+    """Return axe's violations on a page: the rule's id and its first location."""
     from axe_playwright_python.sync_playwright import Axe
 
     return [

@@ -53,7 +53,7 @@ def computed(_options: Any) -> dict[str, Any]:
 
 
 def about(_options: Any) -> dict[str, Any]:
-    """What a child is: its process, its group and limits, and the fork server."""
+    """Describe a child: its process, its group and limits, and the fork server."""
     parent = os.getppid()
     return {
         "pid": os.getpid(),
@@ -85,7 +85,7 @@ def large(options: Any) -> dict[str, Any]:
 
 
 def main(stream: Connection, memory: int, disk: int) -> None:
-    """The child of the server, which knows these questions as well."""
+    """A child of the server that also supports these questions."""
     for question in (drawn, computed, about, crash, start_another, large):
         child._QUESTIONS[question.__name__] = question
     _main(stream, memory, disk)

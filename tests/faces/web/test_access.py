@@ -1,4 +1,4 @@
-"""Who may ask: hosts, origins, tokens, bodies, and the headers of every answer."""
+"""Access control: hosts, origins, tokens, bodies, and the headers of every response."""
 
 import re
 from pathlib import Path
@@ -39,7 +39,7 @@ QUESTIONS = [
     ({"sec-fetch-site": "same-site"}, 403),
     (LINK, 403),
 ]
-#: What a foreign page may do: link to ours, and read nothing.
+#: A foreign page may link to ours, but read nothing.
 PAGES = [
     *(("/", {"host": host}, 403) for host in FOREIGN),
     ("/static/index.html", {"host": "evil.example"}, 403),
@@ -227,7 +227,7 @@ def test_every_answer_is_locked_down(client, path):
     assert headers["referrer-policy"] == "no-referrer"
     assert headers["cross-origin-opener-policy"] == "same-origin"
     assert headers["cross-origin-resource-policy"] == "same-origin"
-    # A file of the pages may stay in the browser, and is asked for each time; an answer may not.
+    # A file of the pages may be cached in the browser but must be revalidated; an answer may not.
     page = path == "/" or path.startswith("/static/")
     assert headers["cache-control"] == ("private, no-cache" if page else "no-store")
     assert headers["x-frame-options"] == "DENY"
@@ -282,7 +282,7 @@ def test_an_internal_error_is_reported_without_details(client, monkeypatch, capl
     assert answer.status_code == 500
     assert answer.json() == {"error": "the server failed at this request."}
     assert "content-security-policy" in answer.headers
-    # What happened stands in a private file, which the log names and the answer does not.
+    # Details are in a private file, which the log names and the response does not.
     kept = Path(re.search(r"see (\S+\.txt)", caplog.text)[1])
     assert "Jane Doe" in kept.read_text(encoding="utf-8")
     assert "Jane Doe" not in caplog.text

@@ -17,12 +17,12 @@ from web.conftest import COMMAND
 
 
 def equivalent(verb, table, options):
-    """What the server shows for a request: its own outputs in place of what asks for them."""
+    """The equivalent command shown for a request, with the server's own output files."""
     declaration = verb_named(verb)
     return schemas.equivalent(declaration, table, options | outputs_of(declaration, options))
 
 
-#: What is typed instead of a request: verb and table → (options, the rest of the command).
+#: The equivalent command of a request: verb and table → (options, rest of the command).
 WORDS = {
     "explain": [
         ({"epsilon": 8.0, "fpr": 0.01}, "--epsilon 8.0 --fpr 0.01"),

@@ -20,7 +20,7 @@ def looked_at(path, *, encoding=None, most_columns=40):
 
 
 def test_inspection_reports_rows_and_roles(tmp_path):
-    """Which files are read, and which are refused, is tested with the reader (tests/tables)."""
+    """Accepted and rejected files are tested with the reader (tests/tables)."""
     (tmp_path / "people.csv").write_bytes(CSV)
     names = {c["name"]: c["role"] for c in looked_at(tmp_path / "people.csv")["columns"]}
     assert names == {"sex": "category", "age": "number", "code": "category"}
@@ -39,7 +39,7 @@ def gzipped(path, size):
 
 
 def sheet(path, size):
-    """Write a workbook whose sheet has ``size`` blanks beside its cells."""
+    """Write a workbook with ``size`` blanks beside the cells of its sheet."""
     from openpyxl import Workbook
 
     book = Workbook()
@@ -57,7 +57,7 @@ def sheet(path, size):
 
 
 def repeated(path, size):
-    """Write a Parquet file whose one column has about ``size`` bytes."""
+    """Write a Parquet file with one column of about ``size`` bytes."""
     values = pa.array(["x" * 1020] * (size // 1024))
     parquet.write_table(pa.table({"a": values}), path, compression="zstd", use_dictionary=False)
 

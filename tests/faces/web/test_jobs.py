@@ -54,7 +54,7 @@ def download(client, job, name):
 
 
 def working(folder):
-    """Processes of jobs whose folder lies below ``folder``."""
+    """Return the processes of jobs with a folder below ``folder``."""
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -214,7 +214,7 @@ def test_cancel_kills_the_process_and_frees_its_files(taken):
         # The next one in the queue has its turn; the cancelled one never ran.
         assert finished(client, second)["state"] == "done"
         assert client.get(f"/api/jobs/{third}").json()["seconds"] == 0
-        # What still runs when the application ends is stopped, and everything is deleted.
+        # At shutdown, running jobs are stopped and all files deleted.
         last = slow(client)
         assert client.get(f"/api/jobs/{last}").json()["state"] == "running"
         assert server.folder.exists()

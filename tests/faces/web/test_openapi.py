@@ -10,7 +10,7 @@ from web.conftest import opened
 
 schemathesis = pytest.importorskip("schemathesis")
 
-#: No job starts: what is asked of them is tested elsewhere, here it is only accepted or refused.
+#: No job starts: only acceptance and rejection of requests are tested here.
 LIMITS = Limits(running=0, queued=50, question_seconds=1, upload_bytes=20_000, kept_files=3)
 
 
@@ -48,7 +48,7 @@ def test_no_request_brings_the_server_down(api, schema, negative, examples):
     seen: dict[str, set[int]] = {}
     for found in schema.get_all_operations():
         operation = found.ok()
-        # What takes nothing cannot be asked wrongly.
+        # An endpoint without arguments has no bad requests.
         if not negative or operation.body or operation.path_parameters:
             run(api, operation, mode, examples, seen)
     assert len(seen) == (11 if negative else 14)

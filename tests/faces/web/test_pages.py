@@ -115,13 +115,13 @@ def settled(page: Any, text: str) -> None:
 
 
 def refused_only(page: Any, status: str) -> None:
-    """A browser logs refused requests, which are no fault of the page; nothing else was logged."""
+    """A browser logs refused requests, which are not the page's fault; nothing else was logged."""
     assert all(status in complaint for complaint in page.complaints), page.complaints
     page.complaints.clear()
 
 
 def held_jobs(page: Any) -> list[dict[str, Any]]:
-    """Take what the page asks for and start nothing; return the list that it is put into."""
+    """Intercept the page's requests without starting anything; return the list of requests."""
     sent: list[dict[str, Any]] = []
 
     def hold(route: Any) -> None:
@@ -225,7 +225,7 @@ def test_explain_refuses_in_words_beside_the_field(turn: Open) -> None:
         assert field.get_attribute("aria-invalid") == "true"
         assert not page.locator(".sentence").is_visible()
         assert not page.get_by_role("button", name="Save JSON").is_visible()
-    # An address that nobody wrote is read with care.
+    # A malformed address is handled safely.
     page.evaluate("location.hash = '/explain?mode=x&notion=y&accept=z&epsilon=%3Cimg%20src=x%3E'")
     page.locator("form .problem", has_text="got “<img src=x>”").wait_for()
     field.fill("2")
@@ -483,7 +483,7 @@ def test_report_viewer_shows_a_report_and_shares_it(visit: Open, tmp_path: Path)
     other = visit(page.url.split("#")[1], width=390, scheme="dark")
     other.frame_locator("iframe.report").get_by_role("heading", level=1).wait_for()
     assert shortcomings(other) == []
-    # Who was sent a link reads the report; the forms are one click away.
+    # The recipient of a link sees the report; the forms are one click away.
     assert not other.get_by_role("button", name="Run the study").is_visible()
     other.get_by_role("button", name="Run a study of your own").click()
     assert other.get_by_role("button", name="Run the study").is_visible()
@@ -537,7 +537,7 @@ def test_study_runs_on_the_table_in_sight_and_on_no_other(
     run.click()
     page.get_by_role("button", name="Cancel").click()
     page.get_by_text("Cancelled. The calculation was stopped").wait_for()
-    # Who works with the keyboard goes on from here, not from the top of the page.
+    # Keyboard users continue from here, not from the top of the page.
     assert page.evaluate("document.activeElement.className") == "job"
     asked = [body for body in sent if body and "verb" in body]
     assert [body["file"] is not None for body in asked] == [True, False]

@@ -210,7 +210,7 @@ def grows(values, slack):
 
 
 def questions(address):
-    """What one person asks: numbers, a table certified to the end, something wrong, the page."""
+    """One user's requests: numbers, a certified table, a bad request, the page."""
     with httpx.Client(base_url=address, timeout=120) as client:
         for epsilon in (0.5, 2.0):
             asked = {"epsilon": epsilon, "delta": 1e-5}

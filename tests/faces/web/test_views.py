@@ -30,7 +30,7 @@ def test_a_report_is_shown_with_its_own_policy(client):
     chart = client.post("/api/report", json=sample()).json()["chart"]
     worst = [row for row in sample()["sandwich"] if row["record"] == "worst"]
     assert [row[0] for row in chart["rows"]] == [row["label"] for row in worst]
-    # Another view has another word: no report can know it beforehand.
+    # Every view has a new token, which no report can know in advance.
     assert nonce[1] not in viewed(client, sample()).text
 
 

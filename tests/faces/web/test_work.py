@@ -1,4 +1,4 @@
-"""What a job does, asked in this process: the verbs' own dictionaries, charts and files."""
+"""Jobs run in this process: the verbs' own dictionaries, charts and files."""
 
 import json
 import subprocess
@@ -55,7 +55,7 @@ def timeless(answer):
 
 
 AUDITED = {"target": "income", "learner": "tree", "shadows": 12, "columns": ["age"]}
-#: What is asked → verb, table, options, the files and the charts that the job has.
+#: Request → verb, table, options, and the job's files and charts.
 JOBS = {
     "certify": ("certify", "people.csv", {"columns": ["sex"], "records": True}, ["records.csv"]),
     "reference": ("certify", "people.csv", {"columns": ["sex"], "reference": "../others.csv"}, []),
@@ -179,7 +179,7 @@ def test_a_study_job_returns_files_and_progress(run, path, monkeypatch):
     assert seen == expected
     assert job["result"] == {"command": "study"}
     assert job["files"] == ["report.json"]
-    # The steps weigh differently: only the study knows which one it is at.
+    # Steps take different times, so only the study can report its progress.
     assert "Attack the model (step 2 of 8)" in job["labels"]
 
 
