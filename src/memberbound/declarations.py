@@ -136,7 +136,7 @@ _SHARED_HELP = {
     "``age: [0, 120]``, ``sex: [F, M]``; see ``memberbound bounds``.",
     "client": "for Python: a ``distributed.Client`` instead.",
     "database_table": "the table inside a DuckDB or SQLite file.",
-    "encoding": "encoding of CSV files, such as latin-1 or cp1252; UTF-8 unless named.",
+    "encoding": "encoding of CSV files, such as cp1250; UTF-8, UTF-16 and cp1252 are detected.",
     "eta": "largest gain of any attack over blind guessing, in (0, ½).",
     "excel_safe": "put an apostrophe before texts that a spreadsheet would run as a formula (those "
     "that begin with = + - @ or a tab), in a CSV file; numbers stay numbers. Without it texts are "

@@ -503,13 +503,13 @@ def _try_lock(handle: int) -> bool:
     return True
 
 
-# ── The encoding of CSV files: declared, never guessed, as that would look at secret rows ─────────
+# ── The encoding of CSV files ─────────────────────────────────────────────────────────────────────
 
 
-def codec_named(encoding: str | None) -> str:
-    """Return Python's name of an encoding, UTF-8 for None; refuse an unknown one."""
+def codec_named(encoding: str | None) -> str | None:
+    """Return Python's name of an encoding, None for None; refuse an unknown one."""
     if encoding is None:
-        return "utf-8"
+        return None
     try:
         codec = codecs.lookup(encoding).name
         "".encode(codec)  # some codecs are not of texts

@@ -137,7 +137,7 @@ def test_other_formats_name_a_conversion(ending, tmp_path):
         open_table(path)
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+@pytest.mark.parametrize("encoding", ["mac-roman", "utf-16-le"])
 def test_an_encoding_is_declared(encoding, tmp_path):
     people = pd.DataFrame({"größe": [1, 2] * 10, "town": ["Köln", "Orléans"] * 10})
     plain, other = tmp_path / "plain.csv", tmp_path / "other.csv"
@@ -145,9 +145,11 @@ def test_an_encoding_is_declared(encoding, tmp_path):
     people.to_csv(other, index=False, encoding=encoding)
     code, expected, _ = answered("certify", plain, "--json")
     assert (code, json.loads(expected)["atoms"]) == (0, 2)
-    code, _, error = answered("certify", other)
-    assert code == 2
-    assert "--encoding latin-1" in error
+    if encoding == "utf-16-le":  # without a byte-order mark nothing tells
+        assert answered("certify", other)[0] == 2
+    else:
+        with open_table(other) as table:
+            assert table.columns != ("größe", "town")
     assert answered("certify", other, "--encoding", encoding, "--json")[1] == expected
     for wrong, word in (("nonsense", "Python knows"), ("hex", "Python knows"), ("ascii", "ascii")):
         code, _, error = answered("certify", other, "--encoding", wrong)

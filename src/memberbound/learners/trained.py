@@ -22,7 +22,7 @@ from memberbound.errors import InputError
 from memberbound.files import codec_named
 from memberbound.learners.learner import Labels
 from memberbound.numerics.rounding import FloatArray
-from memberbound.tables.csv_files import is_csv, separator_of
+from memberbound.tables.csv_files import WINDOWS_BYTES, detect_codec, is_csv, separator_of
 from memberbound.tables.opening import opened_table
 
 if TYPE_CHECKING:
@@ -332,7 +332,12 @@ def rows_as_trained(source: object, encoding: str | None = None) -> tuple[DataFr
                 raise InputError(f"{path} does not exist.")
             try:
                 codec = codec_named(encoding)
-                frame = pd.read_csv(path, sep=separator_of(path, codec), encoding=codec)
+                frame = pd.read_csv(
+                    path,
+                    sep=separator_of(path, codec),
+                    encoding=codec or detect_codec(path),
+                    encoding_errors="strict" if codec else WINDOWS_BYTES,
+                )
                 return frame, str(path)
             except (ValueError, OSError) as problem:
                 first = str(problem).splitlines()[0]

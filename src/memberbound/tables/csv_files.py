@@ -6,10 +6,15 @@ Inferring types would merge what is different in the file (``1.5`` and ``1.50``,
 errs on the safe side; :mod:`memberbound.tables.roles` parses values for arithmetic.
 
 The dialect is RFC 4180: the first line names the columns, ``"`` quotes and ``""`` is a quote inside
-quotes, UTF-8 with or without a byte-order mark; the end of the first line is the end of every
-record (:mod:`memberbound.tables.csv_records`).  The delimiter is the most frequent of comma,
+quotes; the end of the first line is the end of every record
+(:mod:`memberbound.tables.csv_records`).  The delimiter is the most frequent of comma,
 semicolon, tab and bar in the first line, a comma in a tie.  An empty field, quoted or not, is null;
 no other spelling (``NA``, ``N``, ``?``) is.
+
+The encoding is the declared one.  Otherwise a byte-order mark decides between UTF-16 and UTF-8, and
+bytes that are not UTF-8 are Windows-1252.  Of secret rows each such byte is decoded alone, so that
+no row decides how another is read; other files are decoded as a whole, so that different bytes
+remain different texts.
 """
 
 from __future__ import annotations
@@ -60,6 +65,11 @@ _HEADER_COLUMNS = 16
 _LONGEST_HEADER = 2**22
 #: With more columns DuckDB plans a query for minutes, during which it cannot be interrupted.
 _MOST_COLUMNS = 10_000
+#: A byte-order mark that begins a file in UTF-16.
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+#: The error handler that decodes single bytes as Windows-1252.
+WINDOWS_BYTES = "memberbound-windows"
+_WINDOWS = [bytes([b]).decode("cp1252", "ignore") or chr(b) for b in range(256)]
 #: The text before the first line end outside quotes.
 _FIRST_LINE = re.compile(r'(?:[^"\r\n]++|"[^"]*+")*+')
 _CHUNK = 2**20
@@ -96,24 +106,39 @@ def is_csv(path: Path) -> bool:
     return _ending(path) in _DELIMITER_OF
 
 
+def _decode_windows(error: UnicodeError) -> tuple[str, int]:
+    """Decode bytes that a codec refuses, each alone, as Windows-1252 or where undefined Latin-1."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return "".join(_WINDOWS[b] for b in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error(WINDOWS_BYTES, _decode_windows)
+
+
 def csv_view(
-    engine: Engine, path: Path, codec: str = "utf-8", *, secret: bool = False
+    engine: Engine, path: Path, codec: str | None = None, *, secret: bool = False
 ) -> tuple[str, CsvFormat]:
-    """Return a view of a CSV file and its format.
+    """Return a view of a CSV file and its format; detect the encoding where ``codec`` is None.
 
     Python reads the file once, for its first line, its line ends and repeated headers; a file that
     the engine cannot read as it is, is copied into the engine's private folder.
     """
     name, stored = str(path), engine.plain_path(path)
-    if codec != "utf-8" or _must_unpack(path, secret=secret):
-        stored = _unpack(engine, path, name, codec)
+    notes: tuple[str, ...] = ()
+    if codec is None:
+        codec, found = _detect(stored, secret=secret)
+        notes = (f"{path.name} {found}",) if found else ()
+    if notes or codec != "utf-8" or _must_unpack(path, secret=secret):
+        lenient = notes and codec != "utf-16"
+        stored = _unpack(engine, path, name, codec, WINDOWS_BYTES if lenient else "strict")
     with _open(stored) as stream:
         head = stream.read(_LONGEST_HEADER + 1)
         header = _read_header(head, name, _DELIMITER_OF[_ending(path)])
         chunks = itertools.chain([head], iter(partial(stream.read, _CHUNK), b""))
         other_ends, repeats = scan_lines(chunks, header.line, header.end)
     # The name of a single column may be a value of it.
-    notes = _header_notes(path.name, repeats) if len(header.columns) > 1 else ()
+    notes += _header_notes(path.name, repeats) if len(header.columns) > 1 else ()
     found = CsvFormat(header.delimiter, notes)
     if other_ends:
         with _open(stored) as stream:
@@ -170,15 +195,43 @@ def _write_copy(engine: Engine, parts: Iterable[bytes]) -> Path:
     return plain
 
 
-def _unpack(engine: Engine, path: Path, name: str, codec: str) -> Path:
+def _detect(path: Path, *, secret: bool) -> tuple[str, str]:
+    """Return the codec of a file and, unless that is UTF-8, a note about it."""
+    with _open(path) as stream:
+        head = stream.read(_CHUNK)
+        if head.startswith(_UTF_16):
+            return "utf-16", "was read as UTF-16"
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        try:
+            for chunk in itertools.chain([head], iter(partial(stream.read, _CHUNK), b"")):
+                decoder.decode(chunk)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            other = (
+                "holds bytes that are not UTF-8, read" if secret else "is not UTF-8 and was read"
+            )
+            note = f"{other} as Windows-1252; if that is wrong, name its encoding"
+            return "utf-8" if secret else "cp1252", note
+    return "utf-8", ""
+
+
+def detect_codec(path: Path) -> str:
+    """Return the codec in which all of a CSV file can be decoded, with :data:`WINDOWS_BYTES`."""
+    return _detect(path, secret=False)[0]
+
+
+def _unpack(engine: Engine, path: Path, name: str, codec: str, errors: str) -> Path:
     """Return a copy of a CSV file without compression, in UTF-8."""
+    decoder = codecs.getincrementaldecoder(codec)(errors)
     try:
-        with _open(path, codec) as packed:
-            return _write_copy(engine, iter(partial(packed.read, _CHUNK), b""))
+        with _open(path) as packed:
+            chunks = iter(partial(packed.read, _CHUNK), b"")
+            texts = itertools.chain(
+                map(decoder.decode, chunks), (decoder.decode(b"", final=True) for _ in "1")
+            )
+            return _write_copy(engine, (text.encode() for text in texts))
     except UnicodeError:
-        raise InputError(
-            f"{name} must be encoded as {codec}, and is not. Give another encoding."
-        ) from None
+        raise _wrong_codec(name, codec) from None
     except (lzma.LZMAError, zlib.error, EOFError, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in FULL:
             raise  # not the file's fault
@@ -214,38 +267,45 @@ def _header_notes(name: str, lines: list[int]) -> tuple[str, ...]:
     return (f"{verb.format(shown, name)} the header: read as missing values",)
 
 
-def _open(path: Path, codec: str = "utf-8") -> io.BufferedIOBase:
-    """Open a CSV file and return its bytes, unpacked and as UTF-8."""
+def _open(path: Path) -> io.BufferedIOBase:
+    """Open a CSV file and return its bytes, unpacked."""
     compression = path.suffix.lower()
     if compression == ".gz":
-        stored: io.BufferedIOBase = gzip.GzipFile(path, "rb")
-    elif compression in _UNPACKED:
-        stored = _UNPACKED[compression](path, "rb")
-    elif compression == ".zst":
+        return gzip.GzipFile(path, "rb")
+    if compression in _UNPACKED:
+        return _UNPACKED[compression](path, "rb")
+    if compression == ".zst":
         import pyarrow as pa
 
-        stored = pa.input_stream(str(path), compression="zstd")
-    else:
-        stored = path.open("rb")
-    if codec == "utf-8":
-        return stored
-    return cast("io.BufferedIOBase", codecs.EncodedFile(stored, "utf-8", codec))
+        return cast("io.BufferedIOBase", pa.input_stream(str(path), compression="zstd"))
+    return path.open("rb")
 
 
-def separator_of(path: Path, codec: str = "utf-8") -> str:
+def separator_of(path: Path, codec: str | None = None) -> str:
     """Return the separator of a CSV file by its name or its first line."""
     return _DELIMITER_OF[_ending(path)] or _header_of(path, codec).delimiter
 
 
-def csv_columns(path: Path, codec: str = "utf-8") -> list[str]:
+def csv_columns(path: Path, codec: str | None = None) -> list[str]:
     """Return the column names of a CSV file without starting an engine."""
     return _header_of(path, codec).columns
 
 
-def _header_of(path: Path, codec: str) -> _Header:
-    with _open(path, codec) as stream:
+def _header_of(path: Path, codec: str | None) -> _Header:
+    """Read the first line of a CSV file; where ``codec`` is None, detect the encoding from it."""
+    with _open(path) as stream:
         head = stream.read(_LONGEST_HEADER + 1)
-    return _read_header(head, str(path), _DELIMITER_OF[_ending(path)])
+    errors = "strict" if codec else WINDOWS_BYTES
+    codec = codec or ("utf-16" if head.startswith(_UTF_16) else "utf-8")
+    try:
+        text = codecs.getincrementaldecoder(codec)(errors).decode(head)
+    except UnicodeError:
+        raise _wrong_codec(str(path), codec) from None
+    return _read_header(text.encode(), str(path), _DELIMITER_OF[_ending(path)])
+
+
+def _wrong_codec(name: str, codec: str) -> InputError:
+    return InputError(f"{name} must be encoded as {codec}, and is not. Give another encoding.")
 
 
 def _read_header(head: bytes, name: str, delimiter: str | None) -> _Header:

@@ -41,7 +41,7 @@ def open_table(
     """Open the table in a file, in a database or in memory; read nothing but its columns.
 
     ``database_table`` names the table of a database file; it may be left out when there is only
-    one.  ``encoding`` is that of a CSV file which is not UTF-8.  ``beside`` opens on the engine of
+    one.  ``encoding`` is that of a CSV file; None detects it.  ``beside`` opens on the engine of
     another table, so that both can be queried together.  ``secret``: no row decides how another
     is read.
 
@@ -74,7 +74,12 @@ def open_table(
 
 
 def _open(
-    source: object, database_table: str | None, codec: str, engines: LazyEngine, *, secret: bool
+    source: object,
+    database_table: str | None,
+    codec: str | None,
+    engines: LazyEngine,
+    *,
+    secret: bool,
 ) -> Table:
     """Open a source as the table of its storage."""
     shared: dict[str, Any] = {"engines": engines, "secret": secret}
@@ -96,7 +101,7 @@ def _open(
 
 
 def _open_file(
-    path: Path, database_table: str | None, codec: str, engines: LazyEngine, *, secret: bool
+    path: Path, database_table: str | None, codec: str | None, engines: LazyEngine, *, secret: bool
 ) -> Table:
     """Open a file: an array in memory, any other as a view of the embedded engine."""
     name = str(path)
@@ -123,7 +128,9 @@ def _open_file(
         )
 
 
-def _reopen(path: Path, database_table: str | None, codec: str, engines: LazyEngine) -> Table:
+def _reopen(
+    path: Path, database_table: str | None, codec: str | None, engines: LazyEngine
+) -> Table:
     """Open a file again on the same engine, so that no row decides how another is read."""
     table = _open(path, database_table, codec, engines, secret=True)
     table.owns_engine = False

@@ -138,12 +138,13 @@ def same_for_secret_rows(path: Path) -> bool:
 
 
 def file_view(
-    engine: Engine, path: Path, table: str | None, *, codec: str = "utf-8", secret: bool = False
+    engine: Engine, path: Path, table: str | None, *, codec: str | None = None, secret: bool = False
 ) -> tuple[str, CsvFormat | None]:
     """Return a view of a file, and the format of a CSV file.
 
     ``table`` names the table of a database file; it may be left out when there is only one.
-    ``codec`` is the encoding of a CSV file.  With ``secret`` no row decides how another is read.
+    ``codec`` is the encoding of a CSV file; None detects it.  With ``secret``
+    no row decides how another is read.
     """
     if not path.is_dir() and any("\ud800" <= character <= "\udfff" for character in str(path)):
         raise InputError(f"{path} must have a name that is text. Rename it.")

@@ -30,8 +30,9 @@ def test_inspection_reports_rows_and_roles(tmp_path):
     assert (found["rows"], [c["name"] for c in found["columns"]]) == (2, odd.column_names)
     (tmp_path / "latin.csv").write_bytes("größe\n1\n".encode("latin-1"))
     assert looked_at(tmp_path / "latin.csv", encoding="latin-1")["columns"][0]["name"] == "größe"
+    assert looked_at(tmp_path / "latin.csv")["columns"][0]["name"] == "größe"
     with pytest.raises(InputError, match="encoding"):
-        looked_at(tmp_path / "latin.csv")
+        looked_at(tmp_path / "latin.csv", encoding="utf-8")
 
 
 def gzipped(path, size):

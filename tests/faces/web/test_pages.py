@@ -335,10 +335,10 @@ def test_a_page_reports_problems_of_a_file(visit: Open, tmp_path: Path, table: P
         assert run.is_disabled()
     # One in another encoding is read again when that is named.
     western = tmp_path / "western.csv"
-    western.write_bytes("größe,ort\n1,Köln\n2,Bonn\n".encode("latin-1"))
+    western.write_bytes("größe,ort\n1,Köln\n2,Bonn\n".encode("utf-16-le"))
     page.set_input_files("input[type=file] >> nth=0", western)
-    page.locator(".filestatus [role=alert]", has_text="Name its encoding").wait_for()
-    page.locator(".upload select").first.select_option("latin-1")
+    page.locator(".filestatus [role=alert]", has_text="western.csv").wait_for()
+    page.locator(".upload select").first.select_option("utf-16")
     page.locator(".taken", has_text="western.csv — 2 rows, 2 columns").wait_for()
     # The next file is taken, and may be dropped as well.
     page.evaluate(

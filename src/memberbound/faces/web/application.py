@@ -142,7 +142,9 @@ async def upload(
     state: ServerState,
     request: Request,
     name: Annotated[str, Query(min_length=1, max_length=1000, description="Only shown.")],
-    encoding: Annotated[str, Query(max_length=40, description="Of a CSV file.")] = "utf-8",
+    encoding: Annotated[
+        str, Query(max_length=40, description="Of a CSV file; empty: detected.")
+    ] = "",
 ) -> Answer:
     """Keep a table (.csv, .parquet, .arrow, .xlsx, .dta, .sav, …) while the server lives.
 

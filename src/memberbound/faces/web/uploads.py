@@ -85,7 +85,7 @@ class Uploads:
         shutil.rmtree(upload.path.parents[1], ignore_errors=True)
 
     async def add(
-        self, name: str, stream: AsyncIterator[bytes], left: Left, encoding: str = "utf-8"
+        self, name: str, stream: AsyncIterator[bytes], left: Left, encoding: str = ""
     ) -> Upload:
         """Store a stream of bytes as a table or a model; a refused one leaves nothing behind.
 
@@ -93,7 +93,7 @@ class Uploads:
         """
         shown = display_name(name)
         ending = ending_of(shown)
-        declared = encoding if ending in _TEXTS and codec_named(encoding) != "utf-8" else None
+        declared = encoding if ending in _TEXTS and codec_named(encoding or None) else None
         id = secrets.token_urlsafe(16)
         folder = self._folder / id
         try:

@@ -6,7 +6,7 @@ export const TABLES =
   ".csv,.tsv,.gz,.parquet,.arrow,.feather,.xlsx,.xlsm,.dta,.sav,.zsav,.por,.sas7bdat,.xpt";
 export const MODELS = ".skops,.onnx";
 
-const ENCODINGS = ["utf-8", "cp1252", "latin-1", "utf-16", "cp1250", "cp1251", "mac-roman", "shift_jis", "gb18030"];
+const ENCODINGS = ["", "utf-8", "cp1252", "latin-1", "utf-16", "cp1250", "cp1251", "mac-roman", "shift_jis", "gb18030"];
 
 /** A place where a file is dropped or chosen; `take(file)` gets it. */
 function dropZone({ title, hint, accept, take, id = freshId("file") }, ...more) {
@@ -55,7 +55,7 @@ export class FilePanel {
     this.encoding = element(
       "select",
       { class: "small", onchange: () => this.sent && this.send(this.sent) },
-      ENCODINGS.map((name) => element("option", { value: name }, name.toUpperCase())),
+      ENCODINGS.map((name) => element("option", { value: name }, name.toUpperCase() || "detected")),
     );
     this.encoded = element("label", { class: "quiet", hidden: true }, "Its encoding ", this.encoding);
     this.node = element(
@@ -129,7 +129,7 @@ export class FilePanel {
 
   #take(file) {
     this.file = file;
-    this.encoding.value = file.encoding ?? "utf-8";
+    this.encoding.value = file.encoding ?? "";
     this.#mayBeEncoded(file);
     const size = file.rows === null ? "" : `${count(file.rows)} rows, ${count(file.columns.length)} columns, `;
     fill(
