@@ -29,6 +29,7 @@ import lzma
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -127,8 +128,9 @@ def csv_view(
     name, stored = str(path), engine.plain_path(path)
     notes: tuple[str, ...] = ()
     if codec is None:
-        codec, found = _detect(stored, secret=secret)
-        notes = (f"{path.name} {found}",) if found else ()
+        with _unpacking(name):
+            codec, note = _detect(stored, secret=secret)
+        notes = (f"{path.name} {note}",) if note else ()
     if notes or codec != "utf-8" or _must_unpack(path, secret=secret):
         lenient = notes and codec != "utf-16"
         stored = _unpack(engine, path, name, codec, WINDOWS_BYTES if lenient else "strict")
@@ -224,7 +226,7 @@ def _unpack(engine: Engine, path: Path, name: str, codec: str, errors: str) -> P
     """Return a copy of a CSV file without compression, in UTF-8."""
     decoder = codecs.getincrementaldecoder(codec)(errors)
     try:
-        with _open(path) as packed:
+        with _unpacking(name), _open(path) as packed:
             chunks = iter(partial(packed.read, _CHUNK), b"")
             texts = itertools.chain(
                 map(decoder.decode, chunks), (decoder.decode(b"", final=True) for _ in "1")
@@ -232,6 +234,15 @@ def _unpack(engine: Engine, path: Path, name: str, codec: str, errors: str) -> P
             return _write_copy(engine, (text.encode() for text in texts))
     except UnicodeError:
         raise _wrong_codec(name, codec) from None
+
+
+@contextmanager
+def _unpacking(name: str) -> Iterator[None]:
+    """Refuse a compressed file that is damaged."""
+    try:
+        yield
+    except UnicodeError:
+        raise
     except (lzma.LZMAError, zlib.error, EOFError, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in FULL:
             raise  # not the file's fault
