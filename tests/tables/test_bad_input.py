@@ -47,7 +47,7 @@ def test_broken_files(tmp_path):
     assert "not a Parquet file" in refusal(written(tmp_path / "a.parquet", "no parquet"))
     assert "first Feather format" in refusal(written(tmp_path / "a.feather", b"FEA1...."))
     assert "could not be unpacked" in refusal(written(tmp_path / "a.csv.xz", "x\n1\n"))
-    assert "could not be read" in refusal(written(tmp_path / "a.csv.zst", "x\n1\n"))
+    assert "could not be unpacked" in refusal(written(tmp_path / "a.csv.zst", "x\n1\n"))
 
 
 def test_broken_csv(tmp_path):
