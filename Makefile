@@ -12,7 +12,7 @@ SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null </dev/null \
 	&& echo $$p && break; done)
-# One more than cores: some tests wait for processes that they start.
+# One more than the number of cores, because some tests wait for child processes.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 TORCH ?=
 OPACUS := opacus>=1.5
@@ -27,14 +27,14 @@ TOOLS := .venv/.tools
 RIVALS := .venv/.rivals
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-# Several test processes share the cores already; BLAS must not multiply them.  A file stays in one
-# process, so that what its tests share is made once, and files keep the order of tests/conftest.py,
-# the slow ones (pages, faults) first: sorted by their number of tests one process would wait.
+# Test processes already share the cores, so BLAS gets one thread each.  A file stays in one process,
+# so that its fixtures are created once, and files keep the order of tests/conftest.py, slow ones
+# (pages, faults) first: ordered by number of tests, one process would finish late.
 SHARED_OUT := --dist loadfile --no-loadscope-reorder
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# Rewritten tests are kept between runs, and commands that tests start need not compile us again.
+# Keep bytecode between runs, so that commands started by tests need not recompile the package.
 export PYTHONDONTWRITEBYTECODE :=
 export NO_MKDOCS_2_WARNING := 1
 
@@ -52,29 +52,29 @@ serve: $(PACKAGE) ## the web calculator on this machine
 
 # COVERAGE=1 also measures which lines of the package the tests run; that takes longer.
 COVERAGE ?=
-test: $(TESTS) ## the tests and the doctests of src, but for the two below; the same every time
+test: $(TESTS) ## the tests and the doctests of src, except the next two targets; deterministic
 	$(BIN)/python -m pytest -n $(WORKERS) $(SHARED_OUT) $(if $(COVERAGE),--cov --cov-report=)
 	@$(if $(COVERAGE),echo "coverage: $$($(BIN)/python -m coverage report --format=total) % of the lines",:)
 
-# What listens on ports or starts programs of others; skipped with a reason where one is absent.
+# Tests that listen on ports or start other programs; skipped with a reason if one is missing.
 test-outside: $(TESTS) ## the tests of the running server, in a browser (Chromium), on Spark (Java), on a dask cluster
 	$(BIN)/python -m pytest -n $(WORKERS) --dist load -m "(browser or cluster or server) and not long"
 
 test-long: $(TESTS) ## the tests marked long, and property tests with new random examples
 	MEMBERBOUND_EXAMPLES=explore $(BIN)/python -m pytest -n $(WORKERS) $(SHARED_OUT) -m "long or hypothesis"
 
-# Verdicts are kept in build/mutants, so that a run that was stopped goes on where it was.
+# Verdicts are kept in build/mutants, so that an interrupted run can resume.
 test-mutants: export PYTHONPATH := $(CURDIR)/scripts
-test-mutants: $(TESTS) ## small faults in the modules that certificates rest on: the tests notice 97 % (hours)
+test-mutants: $(TESTS) ## small faults in the modules behind certificates: the tests detect 97 % (hours)
 	$(BIN)/python -m mutants --jobs $(WORKERS)
 
 test-mutants-sample: export PYTHONPATH := $(CURDIR)/scripts
-test-mutants-sample: $(TESTS) ## 40 of these faults, each with the test that notices it
+test-mutants-sample: $(TESTS) ## 40 of these faults, each with the test that detects it
 	$(BIN)/python -m mutants --fixed --least 1 --jobs $(WORKERS)
 
-# The oldest versions that pyproject.toml allows of what memberbound needs, with today's test tools.
+# The oldest dependencies that pyproject.toml allows, with current test tools.
 OLDEST := .venv-oldest/bin/python
-test-oldest: $(TESTS) $(TOOLS) ## import and a part of the tests with the oldest dependencies allowed
+test-oldest: $(TESTS) $(TOOLS) ## import and some of the tests with the oldest allowed dependencies
 	@if [ ! -x $(OLDEST) ]; then $(BIN)/uv venv -q --python $(BIN)/python .venv-oldest; fi
 	@$(BIN)/uv pip compile -q --resolution lowest-direct --no-header pyproject.toml \
 		--extra web --extra skops --extra dask -o .venv-oldest/oldest.txt
@@ -85,23 +85,23 @@ test-oldest: $(TESTS) $(TOOLS) ## import and a part of the tests with the oldest
 		tests/verbs/test_certify.py tests/verbs/test_explain.py tests/attacks/test_shadows.py \
 		tests/release/test_saving.py tests/report/test_model.py
 
-# The other Pythons that pyproject.toml names, each in an environment of its own (.venv-3.12, …) with
-# the test tools but neither torch nor pyspark.  One that fails does not keep the next from running.
+# The other Pythons named in pyproject.toml, each in its own environment (.venv-3.12, …) with the
+# test tools but neither torch nor pyspark.  A failure does not stop the next one.
 PYTHONS ?= $(shell sed -n 's/.*Python :: \(3\.[0-9]*\)".*/python\1/p' pyproject.toml)
 NUMBER := import sys; print("%d.%d" % sys.version_info[:2]) if sys.version_info >= (3, 11) else exit(1)
-test-pythons: $(TESTS) $(TOOLS) ## the tests under each other Python that is here, or those that PYTHONS=… names
+test-pythons: $(TESTS) $(TOOLS) ## the tests under each other installed Python, or those named by PYTHONS=…
 	@own=$$($(BIN)/python -c '$(NUMBER)'); absent=(); failed=(); \
 	for python in $(PYTHONS); do \
 		version=$$("$$python" -c '$(NUMBER)' 2>/dev/null </dev/null) || { absent+=("$$python"); continue; }; \
 		if [ "$$version" = "$$own" ]; then continue; fi; \
-		place=.venv-$$version; \
-		if [ ! -x $$place/bin/python ]; then $(BIN)/uv venv -q --python "$$python" $$place; fi; \
-		if [ ! $$place/.installed -nt pyproject.toml ]; then \
-			$(BIN)/uv pip install -q --python $$place/bin/python --editable . --group test; \
-			touch $$place/.installed; \
+		venv=.venv-$$version; \
+		if [ ! -x $$venv/bin/python ]; then $(BIN)/uv venv -q --python "$$python" $$venv; fi; \
+		if [ ! $$venv/.installed -nt pyproject.toml ]; then \
+			$(BIN)/uv pip install -q --python $$venv/bin/python --editable . --group test; \
+			touch $$venv/.installed; \
 		fi; \
-		echo "── $$($$place/bin/python --version)"; \
-		$$place/bin/python -m pytest -n $(WORKERS) $(SHARED_OUT) || failed+=("$$version"); \
+		echo "── $$($$venv/bin/python --version)"; \
+		$$venv/bin/python -m pytest -n $(WORKERS) $(SHARED_OUT) || failed+=("$$version"); \
 	done; \
 	if [ $${#absent[@]} -gt 0 ]; then echo "not here or too old: $${absent[*]} (name others: make test-pythons PYTHONS=…)"; fi; \
 	if [ $${#failed[@]} -gt 0 ]; then echo "failed: Python $${failed[*]}" >&2; exit 1; fi
@@ -114,19 +114,19 @@ constraints: $(TOOLS) ## resolve constraints.txt anew
 		-o build/resolved.txt
 	@cat build/constraints.txt build/resolved.txt > constraints.txt
 
-check: $(TESTS) $(LINT) ## ruff, its formatter, mypy, the order of imports, spelling and style
+check: $(TESTS) $(LINT) ## ruff, its formatter, mypy, import layers, spelling and style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
-	@# .proselintrc.json leaves out typography and repeated words: those of code and of tables.
+	@# .proselintrc.json disables typography and repeated words, because of code and tables.
 	$(BIN)/proselint check README.md CONTRIBUTING.md CHANGELOG.md docs paper
 
 SHOWN := README.md docs/tutorial.md docs/howto/explain.md docs/howto/certify-a-table.md docs/howto/make-a-table-safe.md \
 	docs/howto/protect-a-model.md
 readme: export PYTHONPATH := $(CURDIR)/scripts
-readme: $(TESTS) ## write what commands print now into README.md and the pages that show it
+readme: $(TESTS) ## update the command output shown in README.md and other pages
 	$(BIN)/python -m documentation.shown $(SHOWN)
 
 docs: export PYTHONPATH := $(CURDIR)/scripts
@@ -135,11 +135,11 @@ docs: $(TESTS) $(PAGES) ## the documentation: plain Markdown into build/docs, pa
 	$(BIN)/mkdocs build --strict 2>&1 | { grep -vE "^INFO" || true; }
 	@echo "documentation: site/index.html"
 
-# Every file of the package is in the wheel, and what is installed from it, with nothing else of ours
-# in sight, answers, studies a small table and serves.
+# Every file of the package is in the wheel, and the installed wheel alone runs commands, studies a
+# small table and serves.
 TRIAL := BEGIN { print "age,smoker,ill"; for (i = 0; i < 300; i++) \
 	print 18 + i * 7 % 70 "," i % 3 "," (i * 7 % 70 > 35 ? "yes" : "no") }
-wheel: $(TOOLS) ## the wheel, tried in an environment of its own: dist/
+wheel: $(TOOLS) ## the wheel, tested in a fresh environment: dist/
 	@rm -rf dist build/fresh build/trial*
 	@mkdir -p build
 	@$(BIN)/python -m pip wheel -qq --no-deps --wheel-dir dist .
@@ -161,12 +161,12 @@ paper: ## the JOSS paper as a page, with pandoc: build/paper.html
 	@pandoc paper/paper.md --citeproc --bibliography paper/paper.bib --fail-if-warnings -s -o build/paper.html
 	@echo "paper: build/paper.html"
 
-bench: $(TESTS) $(RIVALS) ## every script in benchmarks/, one after the other
+bench: $(TESTS) $(RIVALS) ## every script in benchmarks/, in sequence
 	@shopt -s nullglob; scripts=(benchmarks/*.py); \
 	if [ $${#scripts[@]} -eq 0 ]; then echo "benchmarks/ holds no script." >&2; exit 1; fi; \
 	for script in "$${scripts[@]}"; do echo "── $$script"; $(BIN)/python "$$script"; done
 
-clean: ## remove caches and everything that is built, but not .venv
+clean: ## remove caches and build products, but not .venv
 	rm -rf build dist site reports .pytest_cache .mypy_cache .ruff_cache .hypothesis \
 		.import_linter_cache .grimp_cache
 	find . -path './.venv*' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,10 +7,10 @@
 
 Every model is trained on a random half of the population.  memberbound and the plain reference
 share the models: each is attacked with all others.  A peer gets the first targets (the same fits)
-and trains its own shadow models, as many; memberbound's figures on these targets are beside it.
-A peer runs in its own environment: ``--peer-python`` names interpreters, each tool is asked in the
-first one that has it, and its row says "not installed" if none has.  Times are processor seconds of
-one core, which a busy machine does not stretch as it does wall time.
+and trains the same number of shadow models of its own; memberbound's figures on these targets are
+shown beside it.  Peers run in their own environments: ``--peer-python`` names interpreters, each
+tool runs in the first one that has it, and its row reads "not installed" if none has.  Times are
+processor seconds of one core, which depend less on the load of the machine than wall time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ OURS = ("loss", "lira", "rmia", "combined")
 LEARNERS = ("forest", "tree", "mlp", "logistic")
 RATES = (0.01, 0.001)
 ROWS = 4000
-#: One core for everybody, or times do not compare.
+#: One core for every tool, so that times are comparable.
 ONE_CORE = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 

@@ -1,11 +1,10 @@
-"""How each other tool is asked to attack one target model; run by benchmarks/audit.py.
+"""Adapters that run other tools' attacks on one target model; run by benchmarks/audit.py.
 
     PEER_PYTHON benchmarks/audit_peers.py TOOL JOB.npz ANSWER.npz
 
-It runs in the other tool's own environment, so it imports nothing of memberbound.  The job holds
-the population, the target's half and the learner; the answer one score per record and method
-(higher: member), and the processor seconds spent on training and
-on the attack.
+It runs in the other tool's own environment, so it imports nothing from memberbound.  The job holds
+the population, the target's half and the learner; the answer holds one score per record and method
+(higher: member), and the processor seconds of training and of the attack.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ def with_art(job: Any, target: Any) -> Answer:
 
     x, y = job["x"].astype(np.float32), job["y"]
     start = time.process_time()
-    # Its clone_for_refitting wants a fitted template.
+    # Its clone_for_refitting needs a fitted template.
     template = SklearnClassifier(target)
     shadows = ShadowModels(template, num_shadow_models=int(job["shadows"]), random_state=0)
     hot = np.eye(int(y.max()) + 1)[y]

@@ -1,12 +1,12 @@
 """Benchmark of counting cells: a table of 20 million rows × 4 columns against the bare query.
 
-The table is made by DuckDB itself as Parquet in a temporary folder.  Three ways to its profile:
-``count_profile``; the two-level GROUP BY typed into DuckDB with the same memory and threads; and,
-on a part of the rows, a plain pandas loop.  Every run is a process of its own, which counts a table
-of one row first: that is the start-up (libraries loaded, engine started), told apart from the
-counting.  The claim is about the counting; the ratio with start-up is printed beside it, and so is
-the ratio of processor time, which other work on the machine disturbs less.  Claims are printed as
-PASS or FAIL; the exit code does not depend on them.
+DuckDB creates the table as Parquet in a temporary folder.  The profile is computed in three ways:
+``count_profile``; the two-level GROUP BY directly in DuckDB with the same memory and threads; and,
+on a part of the rows, a plain pandas loop.  Every run is a separate process, which first counts a
+table of one row to separate start-up (loading libraries, starting the engine) from counting.  The
+claim is about counting; the ratio including start-up is printed beside it, and so is the ratio of
+processor time, which is less sensitive to other work on the machine.  Claims are printed as PASS or
+FAIL; the exit code does not depend on them.
 
     python benchmarks/certify.py [--rows 20000000] [--repeats 3] [--json FILE]
 """

@@ -1,4 +1,4 @@
-"""How well are columns without bounds learnt?  Shapes of columns × numbers of rows.
+"""Quality of columns learnt without bounds, by shape and number of rows.
 
     python benchmarks/columns.py [--rows 500 2000 …] [--columns 20] [--eta 0.05] [--draws 6]
                                  [--shape years …] [--csv FILE …]
@@ -135,7 +135,7 @@ def measure(values: Values, columns: int, eta: float, seed: int) -> tuple[float,
     """Return distance, loss and impossible values of one draw."""
     source, rows = InsecureSource(seed), len(values)
     budget = Budget.for_eta(eta, slack=1e-7, source=source)
-    # The noise of one column among so many.
+    # The noise of one column among this many.
     first, second = take_looks(budget, columns, rows)
     learnt = learn_columns(
         Records({"c": values}, rows), ["c"], first, _Among(second, columns), named=True
@@ -149,7 +149,7 @@ def measure(values: Values, columns: int, eta: float, seed: int) -> tuple[float,
 
 
 class _Among:
-    """A share of a budget that pays for as many columns as there are, not for one."""
+    """A share of a budget for this number of columns, not for one."""
 
     def __init__(self, share: Any, columns: int) -> None:
         self.share, self.columns = share, columns

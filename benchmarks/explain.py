@@ -1,13 +1,13 @@
 """Benchmark of ``explain`` on DP-SGD, against riskcal and plain dp-accounting, in one run.
 
-Every number is compared with the reference of ``reference.py``, which uses neither of the three.
+Every number is compared with the reference of ``reference.py``, which uses none of the three.
 Claims are printed as PASS or FAIL; the exit code does not depend on them, because speed on a
-shared machine is no reason to break a build.
+shared machine is not a reason to fail a build.
 
     python benchmarks/explain.py [--full] [--json FILE]
 
-``--full`` waits for what takes minutes: riskcal's calibration to a TPR, its answer at σ = 0.01
-(two minutes at most), and four million simulated trainings.
+``--full`` adds runs that take minutes: riskcal's calibration to a TPR, its answer at σ = 0.01
+(two minutes at most), and four million simulated training runs.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Benchmark of the exponential mechanism's exact enumeration against a plain itertools loop.
 
 The loop visits every subset, computes its probabilities with numpy and adds them to the sums with
-and without every record: the way definition 7 and L24-P9 are read.  Both are timed in the same
-process, in turns, on a small population; what is compared is the time per subset, ours at N = 26
-and 28, where the loop would take minutes.  The sums of both are compared at the small size.  Claims
-are printed as PASS or FAIL; the exit code does not depend on them.
+and without every record, following definition 7 and L24-P9 literally.  Both are timed in the same
+process, alternately, on a small population; the time per subset is compared, ours at N = 26 and 28,
+where the loop would take minutes.  The sums of both are compared at the small size.  Claims are
+printed as PASS or FAIL; the exit code does not depend on them.
 
     python benchmarks/exponential.py [--candidates 10] [--loop 16] [--repeats 3] [--json FILE]
 """

@@ -7,8 +7,8 @@
 
 A target is trained on a random half of the records; the other half are the non-members.  Every tool
 gets the model, both halves and the number of reference models it may train.  A line of JSON is
-appended per tool and method as soon as it is known, so a run that is stopped is a shorter run.
-Peers run in environments of their own (``audit_peers.py``); seconds are processor seconds.
+appended per tool and method as soon as it is known, so an interrupted run keeps its results.  Peers
+run in their own environments (``audit_peers.py``); seconds are processor seconds.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def ours(job: dict[str, Any]) -> list[Line]:
 
 
 def peer(tool: str, python: str, job: dict[str, Any], member: Any) -> list[Line]:
-    """Return a peer's lines, or one that says why there are none."""
+    """Return a peer's lines, or one that explains why there are none."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [str(Path(folder) / name) for name in ("job.npz", "answer.npz")]
         np.savez(paths[0], **job)

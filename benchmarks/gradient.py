@@ -9,8 +9,8 @@ One model per data set, run, method and η, all on the same splits; ours with de
 Accuracy, balanced accuracy, AUC and log loss on other records, and processor seconds, beside the
 constant classifier and the same learner without protection.  A run is a split or, where training
 and test files are given, a draw of the noise; small tables get three times as many.  ``bounds``
-says whether the ranges were given or paid for.  ``--json`` is written line by line; ``--markdown``
-turns such files into the tables of docs/protect-benchmark.md.
+tells whether the ranges were given or learnt privately.  ``--json`` is written line by line;
+``--markdown`` turns such files into the tables of docs/protect-benchmark.md.
 
 ``--canary`` attacks the mechanism itself: two tables differ in a record chosen to be the worst,
 every release of a fit is made again on the other table with the same past, and the likelihood-ratio
@@ -157,7 +157,7 @@ def _diabetes130(folder: Path) -> Case:
     return "readmitted", lambda run: _part(table, 0.8, run), None
 
 
-#: Small tables get so many times the runs: their scores vary more, and cost less.
+#: Factor of runs on small tables: their scores vary more, and cost less.
 SMALL, SPLITS = ("digits", "breast-cancer", "heart"), 3
 READERS: dict[str, Callable[[Path], Case]] = {
     "digits": _digits,
@@ -171,7 +171,7 @@ READERS: dict[str, Callable[[Path], Case]] = {
 
 
 def _encoder(table: pd.DataFrame) -> Any:
-    """What most people do: numbers standardised, everything else one indicator per value."""
+    """Standard preprocessing: standardise numbers, one-hot encode everything else."""
     numbers = table.select_dtypes("number").columns.tolist()
     others = [name for name in table.columns if name not in numbers]
     filled = make_pipeline(SimpleImputer(), StandardScaler())
@@ -482,7 +482,7 @@ def table(lines: list[dict[str, Any]], key: str) -> str:
 
     def cell(data: str, method: str, eta: float | None) -> str:
         mine = [x for x in lines if (x["data"], x["method"], x["eta"]) == (data, method, eta)]
-        # The setting that is best over all runs, which nobody would know beforehand.
+        # The setting that is best over all runs, which would be unknown in practice.
         judge, sign = ("log_loss", -1) if key == "log_loss" else ("accuracy", 1)
         means = {
             k: sign * np.mean([x[judge] for x in mine if x["setting"] == k])

@@ -1,20 +1,19 @@
-"""How the time of every verb grows with the rows: CPU seconds at three sizes, and the exponent.
+"""Scaling of every verb with the number of rows: CPU seconds at three sizes, and the exponent.
 
     python benchmarks/growth.py [--sizes 2000,8000,32000] [--verbs certify,audit,…] [--json FILE]
     python benchmarks/growth.py --stored 3000000,30000000 [--hard 2GiB] [--json FILE]
     python benchmarks/growth.py --million m.csv    # the table for `study` in docs/benchmarks.md
 
-Every question runs in a process of its own with one thread and one worker.  CPU seconds (its
-children included) are counted from the call to the answer, so that other work on the machine and
-the time to import are left out; memory is the process's own peak.  The exponent is the slope of
-log seconds against log rows between the two largest sizes, where fixed costs weigh least: 1 is time
-that grows like the data.
+Every verb runs in its own process with one thread and one worker.  CPU seconds (including children)
+are counted from the call to the answer, without other work on the machine and import time; memory
+is the process's own peak.  The exponent is the slope of log seconds against log rows between the
+two largest sizes, where fixed costs matter least: 1 means linear time.
 
 With ``--stored`` the tables have 20 columns, are written in blocks and read in parts (--memory
-1GB).  Of memory two numbers are sampled ten times a second: what is anonymous, which nobody can
-take back, and pages of mapped files (libraries included), which the system takes back when it needs
-them.  ``--hard`` runs every question in a control group of that size, where the system kills what
-does not fit; pages of files count there.
+1GB).  Two kinds of memory are sampled ten times a second: anonymous memory, which cannot be
+reclaimed, and pages of mapped files (including libraries), which the system can reclaim.
+``--hard`` runs every verb in a control group of that size, where the system kills processes that
+exceed it; file pages count there.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 SIZES = (2_000, 8_000, 32_000)
-#: The target beyond which a verb is said not to grow like the data.
+#: The exponent above which a verb fails the claim of linear time.
 LINEAR = 1.2
 
 
 def drawn(rows: int, numbers: int, wholes: int, values: list[int], seed: int = 0) -> DataFrame:
-    """Numbers, whole numbers, categories of so many values, and a target that they explain."""
+    """Return numbers, whole numbers, categories of these sizes, and a target that they explain."""
     import numpy as np
     import pandas as pd
 
@@ -69,7 +68,7 @@ def made(rows: int, folder: Path) -> Path:
 
 
 def asked(path: Path) -> dict[str, Callable[[], object]]:
-    """Every verb that reads rows, as somebody would ask it; models of a learner are few."""
+    """Every verb that reads rows, with typical options but few models of a learner."""
     import memberbound as mb
 
     few = ["c0", "c1", "c2", "y"]
@@ -123,7 +122,7 @@ def write_stored(rows: int, path: Path) -> None:
 
 
 def asked_of_stored(path: Path) -> dict[str, Callable[[], object]]:
-    """What is asked of tables that are read in parts."""
+    """Return the calls on tables that are read in parts."""
     import memberbound as mb
 
     numbers = {f"n{i}": [-5, 5] for i in range(NUMBERS)}

@@ -3,13 +3,13 @@
     python benchmarks/holds.py [--section exact shadows] [--eta 0.05 0.1 0.2] [--json FILE]
 
 Section ``exact``: a mean and a classifier on few records, where the outputs of all subsets are
-known and the attacker is Bayes' own (the best there is).  Section ``shadows``: logistic regression
-on half of the breast-cancer rows against two likelihood-ratio attacks with hundreds of retrained
-models, a linear one and a mixture of densities; the stronger one is shown.  Every line gives what
-is certified, what the attack reaches on the average and on the most exposed record (95 % intervals,
-a Bonferroni share each) and the gap to the certificate.  The column that the certificate speaks of
-is marked; ``FAIL`` is printed if the attack's lower end passes the certificate.  A gap below 0
-within the interval is the noise of the measurement.
+known and the attacker is Bayes-optimal.  Section ``shadows``: logistic regression on half of the
+breast-cancer rows against two likelihood-ratio attacks with hundreds of retrained models, a linear
+one and a mixture of densities; the stronger one is shown.  Every line gives the certificate, the
+attack's result on the average and on the most exposed record (95 % intervals, a Bonferroni share
+each) and the gap to the certificate.  The column covered by the certificate is marked; ``FAIL`` is
+printed if the attack's lower end exceeds the certificate.  A negative gap within the interval is
+measurement noise.
 """
 
 from __future__ import annotations

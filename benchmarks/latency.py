@@ -1,9 +1,9 @@
-"""How long one row takes: a protected model, scikit-learn's own and ONNX beside one another.
+"""Latency of predicting one row: a protected model, scikit-learn's own, and ONNX.
 
     python benchmarks/latency.py [--rows 20000] [--repeats 500]
 
 The table has numbers and categories.  scikit-learn's model is a pipeline of scaling, one-hot
-encoding and the learner, asked with a data frame of one row, which is what it takes.  Times are
+encoding and the learner, called with a data frame of one row.  Times are
 processor seconds of one core, per row; the last column is the ratio to scikit-learn's.
 """
 

@@ -2,9 +2,9 @@
 
     python benchmarks/networks.py [--eta 0.05 0.1] [--data DIR]
 
-A two-layer perceptron on Adult's raw file, ranges and categories paid for, with default settings,
-and the gradient's logistic regression of the same rows.  One draw of the noise each; accuracy and
-AUC on the test files, and seconds.
+A two-layer perceptron on Adult's raw file, with privately learnt ranges and categories and default
+settings, and logistic regression by gradient descent on the same rows.  One draw of the noise each;
+accuracy and AUC on the test files, and seconds.
 """
 
 from __future__ import annotations

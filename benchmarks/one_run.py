@@ -1,11 +1,10 @@
-"""Floors on ε from one run with canaries: memberbound beside jax-privacy, on the same scores.
+"""Lower bounds on ε from one run with canaries: memberbound beside jax-privacy, on the same scores.
 
     python benchmarks/one_run.py [--canaries 1000] [--mu 1 2 4] [--runs 5]
 
-Scores are those of a Gaussian mechanism: N(μ, 1) for canaries that a fair coin put in, N(0, 1) for
-the others.
-Both get them at 95 % and δ = 1e-5.  jax-privacy's ``auditing`` is loaded from its file, since the
-package wants jax and the module does not.  Medians over runs.
+Scores are those of a Gaussian mechanism: N(μ, 1) for canaries included by a fair coin, N(0, 1) for
+the others.  Both tools get them at 95 % and δ = 1e-5.  jax-privacy's ``auditing`` is loaded from
+its file, because the package requires jax but the module does not.  Medians over runs.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python benchmarks/persons.py diabetes130.csv.xz [--eta 0.05] [--draws 2]
 
 The table (UCI 296, CC BY 4.0) has 101 766 stays of 71 518 patients.  A fifth of the patients is
-held out, and all of their rows are scored.  Both models promise the same about every patient.
+held out, and all of their rows are scored.  Both models give the same guarantee for every patient.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NUMBERS = "time_in_hospital num_lab_procedures num_procedures num_medications nu
 NUMBERS += " number_emergency number_inpatient number_diagnoses"
 TEXTS = "race gender age admission_type_id discharge_disposition_id admission_source_id"
 TEXTS += " medical_specialty A1Cresult diag_1"
-#: What is predicted: the column, and the value that means no.
+#: The target column, and its negative value.
 TARGETS = {"insulin": "No", "readmitted": "NO"}
 
 

@@ -3,8 +3,8 @@
     python benchmarks/protect.py [--dataset breast-cancer adult acs] [--json FILE] [--data DIR]
     python benchmarks/protect.py --markdown FILE …
 
-Root-mean-square error of a released mean or histogram over the sampling error of a half; what
-clipping loses is part of it.  Every method gets every clip radius, and the one best for it is
+Root-mean-square error of a released mean or histogram relative to the sampling error of a half,
+including the bias from clipping.  Every method is run with every clip radius, and its best one is
 shown.  ``--markdown`` turns files of ``--json`` into the table of docs/protect-benchmark.md.
 Rivals: rivals.py.
 """
@@ -71,7 +71,7 @@ def sum_laws(
     for kind in ("tv", "gaussian", "pure"):
         law = rivals.dp_noise(kind, eta, moved, dimension)
         if kind == "pure" and added is not None:
-            # Independent Laplace noise of scale b, whose variance is 2b²; only its rms is asked.
+            # Independent Laplace noise of scale b, with variance 2b²; only its rms is used.
             variance = 2 * (added / rivals.epsilon_of(eta)) ** 2
             other = rivals.AxisNoise(np.eye(dimension), np.full(dimension, variance))
             law = min(law, other, key=lambda one: one.rms)

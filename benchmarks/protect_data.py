@@ -105,7 +105,7 @@ READERS: dict[str, tuple[Callable[[Path], tuple[np.ndarray, np.ndarray]], int]] 
 
 
 def chosen_rows(records: int, most: int) -> np.ndarray:
-    """The same even number of rows for everybody."""
+    """The same even number of rows for every method."""
     return np.sort(np.random.default_rng(0).permutation(records)[: min(records // 2 * 2, most)])
 
 
@@ -117,7 +117,7 @@ def population(name: str, folder: Path, most: int | None) -> Population:
 
 
 def mean_rows(name: str, folder: Path) -> np.ndarray:
-    """Rows whose mean is released; Adult's capital gains have a long tail."""
+    """Rows for the released mean; Adult's capital gains have a long tail."""
     if name == "breast-cancer":
         table = _breast_cancer(folder)[0]
     else:

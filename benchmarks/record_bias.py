@@ -1,12 +1,12 @@
-"""Do shared shadow models flatter the numbers of single records?
+"""Do shared shadow models bias the results of single records?
 
     python benchmarks/record_bias.py [--records 60] [--tried 12] [--shadows 64] [--repeats 8]
 
-The pipeline of ``audit`` trains one set of models and lets each be the target of the others, for
-all records at once.  Beside it, every record gets targets and shadow models of its own, none of
-which serves anything else: slow, and without any sharing that could bias it.  The difference is the
-bias of the pipeline, with a standard error over independent repetitions of the whole pipeline.  The
-record with the highest estimate is shown apart, since it was picked for being high.
+The pipeline of ``audit`` trains one set of models and attacks each with the others, for all records
+at once.  For comparison, every record gets its own targets and shadow models, which are used for
+nothing else: slow, but without any sharing that could cause bias.  The difference is the bias of
+the pipeline, with a standard error over independent repetitions of the whole pipeline.  The record
+with the highest estimate is shown separately, because it was selected for being high.
 """
 
 from __future__ import annotations

@@ -15,14 +15,14 @@ Re z = c > 0 gives
 Errors, all of them bounded or at rounding level:
 
 * M(z): the trapezoidal rule on x.  The nearest singularity of L lies πσ² off the real line, so
-  spacing h costs about e^{-2π²σ²/h}; σ/16 or less puts that below 1e-100.
+  spacing h has an error of about e^{-2π²σ²/h}; σ/16 or less puts that below 1e-100.
 * The line integral: the trapezoidal rule with spacing h equals the wanted number plus its aliases
   Σ_{k≠0} e^{ckp} f(τ + kp), p = 2π/h (Poisson summation).  They are ≥ 0; those on the left are at
   most e^{-cp}/(1-e^{-cp}) together, those on the right fall under Chernoff's bound.  Both bounds
   are part of the error that is returned.
 * Truncation: the line ends where |M^T| stayed below 1e-18 of its peak for 64 nodes.  It does not
-  come back, since the loss has a smooth density; running this file looks ten times as far.
-* Rounding: ln M is accurate to about 1e-15, so M^T to about 1e-12; 1e-11 is charged.
+  come back, since the loss has a smooth density; running this file checks ten times as far.
+* Rounding: ln M is accurate to about 1e-15, so M^T to about 1e-12; 1e-11 is added.
 
 Every value is relative to the saddle point, so small tails keep their relative accuracy.
 """
@@ -38,7 +38,7 @@ from scipy.optimize import brentq
 
 __all__ = ["Dominance", "MonteCarlo", "monte_carlo"]
 
-#: Logarithm of the accuracy asked of aliases and truncation, relative to the saddle value.
+#: Logarithm of the accuracy required of aliases and truncation, relative to the saddle value.
 _LOG_ACCURACY = -34.0
 #: Rounding of M^T, relative to the saddle value.
 _ROUNDING = 1e-11

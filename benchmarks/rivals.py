@@ -1,6 +1,6 @@
-"""What the benchmark of ``protect`` compares with; imported, not run.
+"""Competing mechanisms for the benchmark of ``protect``; imported, not run.
 
-Every function returns a noise law for a statistic at a wanted η.
+Every function returns a noise law for a statistic at a given η.
 
 PAC-style noise (Xiao and Devadas, "PAC Privacy").  With Σ the covariance of the statistic over
 random halves and Gaussian noise of covariance B, I(D; release) ≤ ½ log det(I + Σ B⁻¹).  A fair bit
@@ -31,7 +31,7 @@ DELTA = 1e-5
 
 
 class Law(Protocol):
-    """What the benchmark reads of a noise law."""
+    """The properties of a noise law that the benchmark uses."""
 
     @property
     def rms(self) -> float:

@@ -1,8 +1,8 @@
 """Benchmark of the sampled certificate of the exponential mechanism (X10).
 
-At N = 20 the certified ε̃ stands beside the exact one (all 184 756 subsets); at N = 4000, m = 32
-beside the plug-in estimate, which is no certificate: the same means with no allowance for chance,
-over the outcomes that are chosen at least once in 1000 times.
+At N = 20 the certified ε̃ is compared with the exact one (all 184 756 subsets); at N = 4000, m = 32
+with the plug-in estimate, which is not a certificate: the same means without allowance for chance,
+over the outcomes chosen with probability at least 1/1000.
 
     python benchmarks/sampled.py [--records 4000] [--candidates 32] [--json FILE]
 """

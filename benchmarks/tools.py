@@ -1,4 +1,4 @@
-"""The settings of the benchmark of ``explain``, and how each tool is asked; imported, not run."""
+"""Settings and adapters of the tools in the benchmark of ``explain``; imported, not run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_GRID = 1e-4
 
 
 def ours() -> tuple[float, ...]:
-    """Everything ``explain`` says, η and MIS included (they need replace-one curves too)."""
+    """All numbers of ``explain``, including η and MIS (which also need replace-one curves)."""
     import memberbound
     from memberbound.dp.dpsgd import _profile
 

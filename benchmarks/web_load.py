@@ -1,10 +1,10 @@
-"""Load on the web server: 200 parallel questions, alone and beside a large certificate.
+"""Load test of the web server: 200 parallel requests, alone and during a large certificate.
 
-A real server is started on this machine.  Three measurements: one question after the other
-(the time of one); 200 at once; and one after the other again while a job certifies a generated
-Parquet file.  Every answer is compared with the closed form of pure DP, TPR - FPR = tanh(ε/2).
-The claims are about ratios within this run and are printed as PASS or FAIL; the exit code does not
-depend on them, a wrong answer ends the run.
+A real server is started on this machine.  Three measurements: sequential requests (the time of
+one); 200 in parallel; and sequential requests again while a job certifies a generated Parquet file.
+Every answer is compared with the closed form of pure DP, TPR - FPR = tanh(ε/2).  The claims are
+about ratios within this run and are printed as PASS or FAIL; the exit code does not depend on them,
+but a wrong answer ends the run.
 
     python benchmarks/web_load.py [--rows 20000000] [--requests 200] [--json FILE]
 """
@@ -51,7 +51,7 @@ def checked(answer: httpx.Response, epsilon: float) -> None:
 def one_by_one(
     client: httpx.Client, epsilons: Callable[[int], float], more: Callable[[int], bool]
 ) -> list[float]:
-    """Return the seconds of questions asked one after the other."""
+    """Return the seconds of sequential requests."""
     taken: list[float] = []
     while more(len(taken)):
         epsilon = epsilons(len(taken))

@@ -1,8 +1,8 @@
 """What does a text classifier give away about the texts that it was trained on?
 
 The texts are paragraphs of the documentation inside Python's scientific packages, so that the
-example runs anywhere; the classifier (TF-IDF and a perceptron) says which package a paragraph is
-from. The whole pipeline is attacked as it is, on raw texts, and with pipelines of its own kind.
+example runs anywhere; the classifier (TF-IDF and a perceptron) predicts the package of a paragraph.
+The whole pipeline is attacked on raw texts, also with reference pipelines of the same kind.
 """
 
 import inspect

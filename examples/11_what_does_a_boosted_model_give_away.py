@@ -1,7 +1,7 @@
 """What does a boosted model give away, when all there is of it is an ONNX file?
 
 LightGBM has learnt which of 300 patients have a malignant tumour, and was converted to ONNX. The
-file holds no code. A file cannot be trained again, so a learner is named for reference models.
+file holds no code and cannot be retrained, so a learner is named for reference models.
 """
 
 from pathlib import Path

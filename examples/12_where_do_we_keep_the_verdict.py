@@ -1,10 +1,10 @@
 """Where do we keep the verdict of each training run?
 
-Beside the run it belongs to. MLflow stores what was trained and how; the study of the same table
-goes to the same run: certified, measured and estimated numbers as metrics of three groups, the
-question as parameters, the verdict as a tag, the report as files. All of that is computed from the
-rows, so the server must be one that only their owner reads; format "mlflow" logs what everybody may
-see. Here MLflow writes to a folder; with a server nothing changes but its address.
+With the run itself. MLflow stores the model and its settings; the study of the same table is logged
+to the same run: certified, measured and estimated numbers as three groups of metrics, the question
+as parameters, the verdict as a tag, the report as files. All of this is computed from the rows, so
+only their owner may have access to the server; format "mlflow" logs the public part. Here MLflow
+writes to a folder; with a server only the address changes.
 """
 
 import logging

@@ -1,9 +1,9 @@
 """Which private model is best, if the choice itself must be private?
 
-Three learners are fitted to the same confidential rows and one is chosen. Whoever sees the choice
-has learnt from all three models, so the promise has to hold for all of them together: a ledger adds
-them up and would refuse a fourth. They are compared on rows outside the promise (public, or of
-people who agreed); scores on the confidential rows would be a release, too.
+Three learners are fitted to the same confidential rows and one is chosen. The choice reveals
+something about all three models, so the guarantee must hold for all of them together: a ledger adds
+them up and would refuse a fourth. They are compared on other rows (public, or of people who
+consented); scores on the confidential rows would be another release.
 """
 
 import tempfile

@@ -1,8 +1,8 @@
 """Is the table in the database safe to train on?
 
-The rows stay where they are. A DuckDB file is opened read-only and counted inside DuckDB; a query
-of your own connection is streamed to the counting, row group by row group. Neither becomes a pandas
-table, so a table larger than memory is no obstacle.
+The rows stay in the database. A DuckDB file is opened read-only and counted inside DuckDB; a query
+on your own connection is streamed and counted by row group. Neither becomes a pandas table, so
+tables larger than memory work.
 """
 
 from pathlib import Path

@@ -1,9 +1,8 @@
 """Can a regression be made from released numbers, without touching the rows again?
 
-A covariance of all rows is released once, with a promise for every record. Ridge regression needs
-nothing else for its slopes: whatever is computed from released numbers keeps their promise, with
-any strength, any target and any choice of columns. The intercept would need the means, a second
-release.
+A covariance of all rows is released once, with a guarantee for every record. Ridge regression needs
+nothing else for its slopes: anything computed from released numbers keeps their guarantee, for any
+penalty, any target and any choice of columns. The intercept would need the means, a second release.
 """
 
 import numpy as np

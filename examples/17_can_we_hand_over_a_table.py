@@ -1,10 +1,10 @@
 """Can we hand over a table, and not only a model?
 
-New rows are drawn from noisy counts of the old ones. The promise is about every record, and about
-everything that is ever made of the new rows. What a model trained on them is worth is seen on real
-rows; attacks that compare the new rows with the old ones find nothing, as the certificate says.
-The rows are NIST's excerpt of the American Community Survey for Massachusetts (public) where the
-folder that ACS_FOLDER names has it, and made-up ones elsewhere.
+New rows are drawn from noisy counts of the old ones. The guarantee protects every record and covers
+any use of the new rows. The value of a model trained on them is measured on real rows; attacks that
+compare the new rows with the old ones find no leak, in line with the certificate. The rows are
+NIST's excerpt of the American Community Survey for Massachusetts (public) if the folder in
+ACS_FOLDER has it, and simulated otherwise.
 """
 
 import os
@@ -18,7 +18,7 @@ import memberbound as mb
 
 FOLDER = Path(os.environ.get("ACS_FOLDER", Path(__file__).resolve().parents[2] / "shared/data"))
 SURVEY = FOLDER / "nist_acs_ma2019.csv.gz"
-# What the survey's codebook says is public knowledge, whoever answered.
+# The survey's codebook is public knowledge.
 bounds = {
     "AGEP": [0, 99],
     "SEX": ["1", "2"],

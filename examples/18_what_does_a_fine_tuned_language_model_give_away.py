@@ -1,7 +1,7 @@
 """What does a fine-tuned language model give away about its documents?
 
-A tiny model learns from some paragraphs of documentation, is fine-tuned on others and audited with
-some held back; the second time it is fine-tuned with noise (DP-SGD, the vocabulary is public).
+A tiny model is pre-trained on some paragraphs of documentation, fine-tuned on others and audited
+with held-out ones; the second time it is fine-tuned with noise (DP-SGD, with a public vocabulary).
 """
 
 import copy

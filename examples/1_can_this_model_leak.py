@@ -1,9 +1,9 @@
 """Can this model leak who trained it?
 
-A decision tree was trained on half of a register of patients. The audit attacks that one model
-with its confidence in the right answer: members against patients whom it never saw. The study
-then asks about the way the model is made: what attacks on such models reach (measured: ≥), what
-is proved for every attack (certified: ≤), and which remedy costs least.
+A decision tree was trained on half of a register of patients. The audit attacks this one model
+through its confidence in the right answer: members against unseen patients. The study then examines
+the training procedure: the success of attacks on such models (measured: ≥), a bound for every
+attack (certified: ≤), and the cheapest remedy.
 """
 
 import numpy as np

@@ -1,15 +1,15 @@
 """What does ε = 8 mean?
 
-Three well-known settings, each as what nobody can exceed, whatever the attack: how often an
-attacker is right about a record, and how many members are found by one who wrongly accuses 1 % of
-the others. By itself ε = 8 promises next to nothing; what is known of DP-SGD says more.
+Three well-known settings as upper bounds on any attack: its success rate on a record, and the share
+of members that it identifies at a false-positive rate of 1 %. On its own, ε = 8 guarantees next to
+nothing; the analysis of DP-SGD gives more.
 """
 
 import memberbound as mb
 
 settings = {
     # The budget most often reported for deep learning with DP, read as replace-one
-    # here. Where an accountant stated it for add/remove, pass adjacency="add-remove".
+    # here. If an accountant computed it for add/remove, pass adjacency="add-remove".
     "A common budget: ε = 8, δ = 1e-5": {"epsilon": 8.0, "delta": 1e-5},
     # U.S. Census Bureau, "Census Bureau Sets Key Parameters to Protect Privacy in 2020
     # Census Results", newsletter of 9 June 2021: ε = 17.14 for the persons file of the

@@ -1,8 +1,8 @@
-"""Which ε do we need so that nobody is right more than 55 % of the time?
+"""Which ε do we need so that no attacker is right more than 55 % of the time?
 
-It depends on what is known about the release. The first answer holds for every mechanism with that
-ε. The second is for DP-SGD, whose noise multiplier is what you set. The third is for one query, the
-mean of a random half of these very records, and an attacker who does not know who was drawn.
+It depends on the release. The first answer holds for every mechanism with that ε. The second is the
+noise multiplier of DP-SGD. The third is for one query, the mean of a random half of these records,
+against an attacker who does not know which ones were drawn.
 """
 
 from sklearn.datasets import load_breast_cancer

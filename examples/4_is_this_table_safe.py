@@ -1,9 +1,9 @@
 """Is this table safe to train on, whatever the model?
 
-A model can only give away what its rows show. With every column each row is unique, and nothing is
-proved. With few coarse columns many people share their values, and the bound holds for every model
-that anybody will ever train on such rows. It is about the average row: the rare ones are
-counted, since a certificate for the average does not cover them.
+A model can only leak what its rows contain. With all columns every row is unique, and there is no
+guarantee. With few coarse columns many people share their values, and the bound holds for every
+model ever trained on such rows. It applies to the average row; rare rows are counted separately,
+because a certificate for the average does not cover them.
 """
 
 import numpy as np

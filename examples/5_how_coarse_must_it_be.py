@@ -1,9 +1,9 @@
 """How coarse must this table be, so that it is safe to train on?
 
-Columns are binned, merged or dropped until the bound holds for every model trained on the table;
-what says most about the target is kept. Security 0.9 means that nobody is right about the average
-record more than 55 % of the time; rare rows may still be exposed. A record leak of 0.2 means 60 %
-at most about each single released row, and costs more detail.
+Columns are binned, merged or dropped until the bound holds for every model trained on the table,
+while preserving information about the target. Security 0.9 means that no attacker is right about
+the average record more than 55 % of the time; rare rows may still be exposed. A record leak of 0.2
+means at most 60 % for each released row, at the cost of more detail.
 """
 
 import numpy as np

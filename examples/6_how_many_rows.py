@@ -1,8 +1,8 @@
-"""How many rows are enough, so that no model gives them away?
+"""How many rows are enough, so that no model leaks them?
 
-The more people share a combination of values, the less a model can say about one of them. Before
-any data are collected, suppose that all combinations are equally likely. Once a pilot table is
-there, its own frequencies are used, at a confidence: for the average row, and for each single one.
+The more people share a combination of values, the less a model can reveal about one of them. Before
+any data are collected, assume that all combinations are equally likely. A pilot table provides
+actual frequencies, at a stated confidence: for the average row, and for each single one.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
-"""What is the least noise for "nobody is right about any record more than 55 % of the time"?
+"""What is the least noise for "no attacker is right about any record more than 55 % of the time"?
 
-A model is trained on all rows of a confidential table and released with that promise (η = 0.05).
-What is public about the columns stands in a file that you fill in from common knowledge, never from
-the table. The released model takes raw rows. Scores are for the owner alone.
+A model is trained on all rows of a confidential table and released with this guarantee (η = 0.05).
+The public facts about the columns are in a file that you fill in from common knowledge, never from
+the table. The released model takes raw rows. Scores are for the owner only.
 """
 
 from contextlib import chdir

@@ -1,8 +1,8 @@
 """Are these theorems right, and can I redo the figures?
 
-Each result that a bound cites has an entry: its statement, the code that computes it and the tests
-that check it. Where a printed statement does not hold, the counterexample is computed on the spot.
-Each figure is redone and its claims are checked one by one; two trials are enough to see how.
+Every result cited by a bound has an entry: its statement, the code that computes it and the tests
+that check it. If a printed statement is wrong, the counterexample is computed on the spot. Every
+figure is reproduced and its claims are checked one by one; two trials are enough to see how.
 """
 
 import memberbound as mb

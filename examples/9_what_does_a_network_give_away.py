@@ -1,8 +1,8 @@
 """What does a network give away about the pictures that it was trained on?
 
-A small convolutional network has learnt 300 of scikit-learn's handwritten digits. Its weights come
-from a file that is read as numbers only; the factory makes the module. Attacks see its logits:
-first the network alone, then beside reference networks, which are trained on all cores.
+A small convolutional network was trained on 300 of scikit-learn's handwritten digits. Its weights
+come from a file that is read as numbers only; the factory creates the module. Attacks see its
+logits: first on the network alone, then with reference networks trained on all cores.
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ def cnn() -> nn.Module:
 
 
 if __name__ == "__main__":  # processes that train networks read this file again
-    # Shuffled: the data are ordered by writer, and others' hands are not what is asked for.
+    # Shuffle, because the data are ordered by writer and both sides must come from one source.
     pictures, digits = shuffle(*load_digits(return_X_y=True), random_state=0)
     members = (pictures[:300] / 16, digits[:300])
     others = (pictures[300:700] / 16, digits[300:700])

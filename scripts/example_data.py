@@ -1,10 +1,10 @@
 """``python scripts/example_data.py FOLDER`` writes the files of the documentation's commands.
 
-``patients.csv`` is the table that scikit-learn carries as Breast Cancer Wisconsin (Diagnostic),
-``people.csv`` is made up; the ``.yaml`` files say what is public about their columns. ``train.csv``
-and ``test.csv`` are halves of ``people.csv``, ``forest.skops`` and ``forest.joblib`` one model of
-the first half, and ``answers.csv`` what it answers. ``scores.csv``, ``canaries.csv`` and
-``tokens.csv`` with ``texts.csv`` are what attacks on made-up models see.
+``patients.csv`` is scikit-learn's copy of Breast Cancer Wisconsin (Diagnostic), ``people.csv`` is
+simulated; the ``.yaml`` files hold the public facts about their columns. ``train.csv`` and
+``test.csv`` are halves of ``people.csv``, ``forest.skops`` and ``forest.joblib`` one model of the
+first half, and ``answers.csv`` its predictions. ``scores.csv``, ``canaries.csv`` and ``tokens.csv``
+with ``texts.csv`` are inputs of attacks on simulated models.
 """
 
 import sys

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-#: What the plain file says in their place.
+#: Replacements in the plain file.
 MARK = "*They appear here when `make docs` builds this page.*"
 #: Small enough for a line of code, and for the tables of most answers.
 STYLE = "<style>.highlight code { font-size: .6rem; } .printed code { font-size: .53rem; }</style>"
@@ -51,9 +51,9 @@ def missing_packages(source: str) -> list[str]:
 
 
 def printed(script: Path) -> str:
-    """Run a script in a folder of its own and return what it prints.
+    """Run a script in a temporary folder and return its output.
 
-    One that needs an extra which is not installed here is not run, and the page says so.
+    A script that needs a missing extra is not run; the output names the missing packages.
     """
     if missing := missing_packages(script.read_text(encoding="utf-8")):
         return f"(not run here: {', '.join(missing)} not installed)"

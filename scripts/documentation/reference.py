@@ -4,7 +4,7 @@ from memberbound.declarations import Parameter, Verb
 from memberbound.faces.command_line import VERBS, verb_named
 from memberbound.report import words
 
-#: What is typed for a kind of argument that has no word of its own.
+#: Placeholders of kinds of arguments without their own metavar.
 _TYPED = {"number": "number", "whole": "N", "rates": "rate (may be repeated)", "switch": ""}
 _NOT_TYPED = ("progress", "hidden")
 

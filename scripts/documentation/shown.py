@@ -1,14 +1,14 @@
-"""``python -m documentation.shown PAGE …`` writes into pages what their code prints now.
+"""``python -m documentation.shown PAGE …`` updates the output shown in pages.
 
 In a page,
 
-- ``console`` blocks hold commands after ``$``, each with what it prints, or with nothing below it;
-- a ``python`` block is run, and a ``text`` block directly below it is what it prints;
-- a ``yaml`` or ``python`` block that begins with ``# name.ext`` is that file;
-- ``<!-- not run: reason -->`` before a block has it left alone.
+- ``console`` blocks hold commands after ``$``, each followed by its output, or by nothing;
+- a ``python`` block is run, and a ``text`` block directly below it holds its output;
+- a ``yaml`` or ``python`` block that begins with ``# name.ext`` is the content of that file;
+- ``<!-- not run: reason -->`` before a block skips it.
 
-A line ``…`` stands for lines that are left out, such as those that noise changes from run to run.
-All of it happens in one folder that holds the files of ``scripts/example_data.py``.
+A line ``…`` replaces omitted lines, such as those that noise changes from run to run.  Everything
+runs in one folder with the files of ``scripts/example_data.py``.
 """
 
 import contextlib
@@ -62,8 +62,8 @@ def commands(block: Block) -> Iterator[tuple[str, str]]:
         yield command, output
 
 
-def elided(shown: str, printed: str) -> str:
-    """Return what was printed, without the lines that ``…`` stands for in what is shown."""
+def elide(shown: str, printed: str) -> str:
+    """Return the printed output, with the lines elide that ``…`` replaces in the shown output."""
     printed = printed.strip("\n") + "\n"
     head, gap, tail = shown.partition("…\n")
     if not gap:
@@ -72,18 +72,18 @@ def elided(shown: str, printed: str) -> str:
     return "".join([*lines[: len(head.splitlines())], gap, *(lines[-last:] if last else [])])
 
 
-def refreshed(
+def refresh(
     page: str, folder: Path, run: Run, chosen: Callable[[str], bool] = lambda _: True
 ) -> str:
-    """Return the page with what its code prints now; commands that are not ``chosen`` stay."""
+    """Return the page with updated output; commands that are not ``chosen`` are unchanged."""
     namespace: dict[str, object] = {"__name__": "page"}
-    pieces, place, printed = [], 0, None
+    pieces, position, printed = [], 0, None
     for block in blocks(page):
-        text, above = block.text, page[place : block.start]
+        text, above = block.text, page[position : block.start]
         if block.reason is None:
             name = _FILE.match(text)
             if block.language == "text" and printed and re.fullmatch(r"```\s*```text\n", above):
-                text = elided(text, printed)
+                text = elide(text, printed)
             printed = None
             if block.language in ("yaml", "python") and name:
                 (folder / name["name"]).write_text(text, encoding="utf-8")
@@ -92,8 +92,8 @@ def refreshed(
             elif block.language == "console":
                 text = "".join(_console(block, folder, run, chosen))
         pieces += [above, text]
-        place = block.end
-    return "".join([*pieces, page[place:]])
+        position = block.end
+    return "".join([*pieces, page[position:]])
 
 
 def _console(block: Block, folder: Path, run: Run, chosen: Callable[[str], bool]) -> Iterator[str]:
@@ -103,7 +103,7 @@ def _console(block: Block, folder: Path, run: Run, chosen: Callable[[str], bool]
         program, *arguments = shlex.split(command)
         if program == "memberbound" and chosen(command):
             printed = run(arguments, folder)
-            output = elided(shown, printed) if shown.strip() else shown
+            output = elide(shown, printed) if shown.strip() else shown
         elif program not in ("memberbound", *PREPARING):
             raise ValueError(f"a page may not show {command!r} without saying why it is not run")
         yield output
@@ -132,13 +132,13 @@ def run_program(arguments: list[str], folder: Path) -> str:
 
 
 def main(pages: list[str]) -> None:
-    """Refresh pages in place."""
+    """Refresh pages in position."""
     for page in map(Path, pages):
         with tempfile.TemporaryDirectory() as folder:
             writer = [sys.executable, str(ROOT / "scripts" / "example_data.py"), folder]
             subprocess.run(writer, check=True)
             text = page.read_text(encoding="utf-8")
-            page.write_text(refreshed(text, Path(folder), run_program), encoding="utf-8")
+            page.write_text(refresh(text, Path(folder), run_program), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ SOURCES = {
     "X": "Beyond the papers",
 }
 
-# What each status says, in the order of the counts.
+# The meaning of each status, in the order of the counts.
 STATUSES = {
     "implemented": "computed by the code named, and checked by the tests named",
     "erratum": "does not hold as printed; the statement is what holds, and a counterexample is"
@@ -109,7 +109,7 @@ FILTER = """<p class="results-filter"><label>Show only rows that hold these word
 
 
 class Links:
-    """Where an id, a proof or another page is, seen from a page at the top of the site."""
+    """Return links to ids, proofs and other pages, relative to a top-level page."""
 
     def __init__(self, ids: Iterable[str], proofs: Iterable[str]) -> None:
         self.ids = frozenset(ids)
@@ -198,7 +198,7 @@ def _table(columns: Mapping[str, str], rows: Iterable[str]) -> str:
 
 
 def _counts(by_source: Mapping[str, Sequence[Entry]]) -> list[str]:
-    """How many results of each source have which status."""
+    """Return the number of results by source and status."""
     counts = {key: Counter[str](e.status for e in results) for key, results in by_source.items()}
     total = sum(counts.values(), Counter[str]())
     lines = [
@@ -244,7 +244,7 @@ def theorems_page(by_source: Mapping[str, Sequence[Entry]], links: Links) -> str
 
 
 def errata_page(errata: Iterable[tuple[list[str], Erratum]], links: Links) -> str:
-    """What is printed beside what holds."""
+    """Return the printed statement beside the valid one."""
     rows = []
     for keys, erratum in errata:
         printed, holds = (links.text(t, "theorems") for t in (erratum.printed, erratum.holds))
@@ -310,14 +310,14 @@ def _for_site(proof: str) -> str:
     return "".join(parts)
 
 
-def draw_roc(place: Path) -> None:
+def draw_roc(position: Path) -> None:
     """Draw the figure of the how-to as the command draws it."""
     answer = memberbound.explain(noise_multiplier=1, sample_rate=0.01, steps=1000)
-    explanation_chart(answer).save(place)
+    explanation_chart(answer).save(position)
 
 
 def pages() -> dict[str, str]:
-    """The generated pages by their place among the sources."""
+    """The generated pages by their position among the sources."""
     by_source, proofs = _by_source(), _proofs()
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     if not by_source:

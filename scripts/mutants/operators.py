@@ -32,7 +32,7 @@ _COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.GtE: (ast.Gt, ast.Lt),
 }
 _HOME = "__import__('sys').modules['memberbound.numerics.rounding']."
-#: What rounds outwards: without the rounding, and the other way.
+#: Outward rounding → without rounding, and inward rounding.
 _ROUNDED = {
     "up": ("{0}", f"{_HOME}down({{all}})"),
     "down": ("{0}", f"{_HOME}up({{all}})"),
@@ -72,7 +72,7 @@ class Mutant:
 
     @property
     def key(self) -> str:
-        """What stays when lines move, or when a function moves within its room."""
+        """A key that is stable when lines move, or when a function moves within its room."""
         return f"{self.room}:{self.scope or ','.join(self.names)}: {self.text}"
 
 

@@ -46,7 +46,7 @@ def test_the_readme_shows_what_its_quick_commands_print(data: Path) -> None:
     page = PAGES["README.md"]
     chosen = [c for b in shown.blocks(page) for c, _ in shown.commands(b) if QUICK.match(c)]
     assert len(chosen) >= 8
-    assert shown.refreshed(page, data, run, lambda text: bool(QUICK.match(text))) == page
+    assert shown.refresh(page, data, run, lambda text: bool(QUICK.match(text))) == page
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_page_runs_as_printed_and_shows_what_it_prints(
     for path in data.iterdir():
         (tmp_path / path.name).symlink_to(path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert shown.refreshed(PAGES[name], tmp_path, run) == PAGES[name]
+    assert shown.refresh(PAGES[name], tmp_path, run) == PAGES[name]
 
 
 @pytest.mark.long
@@ -89,16 +89,16 @@ def test_the_service_of_the_readme_answers(data: Path, tmp_path: Path, monkeypat
 
 def test_an_output_that_is_not_current_is_noticed(tmp_path: Path) -> None:
     page = "```console\n$ memberbound plan --security 0.9 --uniform 316\n5004 rows\n```\n"
-    assert "\n5005 training rows" in shown.refreshed(page, tmp_path, run)
+    assert "\n5005 training rows" in shown.refresh(page, tmp_path, run)
     page = "```python\nprint(1)\nprint(2)\nprint(3)\n```\n\n```text\n1\n…\n4\n```\n"
-    assert shown.refreshed(page, tmp_path, run).endswith("\n1\n…\n3\n```\n")
+    assert shown.refresh(page, tmp_path, run).endswith("\n1\n…\n3\n```\n")
 
 
 def test_a_command_that_is_not_run_has_a_reason(tmp_path: Path) -> None:
     page = "```console\n$ rm things\n```\n"
     with pytest.raises(ValueError, match="without saying why"):
-        shown.refreshed(page, tmp_path, run)
-    assert shown.refreshed(f"<!-- not run: no -->\n{page}", tmp_path, run).endswith(page)
+        shown.refresh(page, tmp_path, run)
+    assert shown.refresh(f"<!-- not run: no -->\n{page}", tmp_path, run).endswith(page)
 
 
 @pytest.mark.parametrize("name", PAGES)
