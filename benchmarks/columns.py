@@ -120,7 +120,7 @@ def impossible(values: Values, true: Values) -> float:
 
 def drawn(cells: Cells, true: Values, scale: float, draws: np.random.Generator) -> Values:
     """Return values drawn from a column's noisy counts."""
-    exact = np.bincount(cells.of(true), minlength=cells.count).astype(float)
+    exact = np.bincount(cells.cell_of(true), minlength=cells.count).astype(float)
     noisy: FloatArray = exact + draws.normal(0, scale, cells.count)
     total = np.array([float(len(true))])
     column = released_column(cells, noisy[:, None], total, scale, least=5 * scale, most=32)

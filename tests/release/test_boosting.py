@@ -17,7 +17,7 @@ from memberbound.release.all_rows import boosting, encoder_fit
 from memberbound.release.all_rows.boosting import Boosting, leaf_sums
 from memberbound.release.all_rows.bounds import read_bounds
 from memberbound.release.all_rows.encoder import ColumnCode, Encoder, Scaling
-from memberbound.release.all_rows.histograms import MISSING, cells_of
+from memberbound.release.all_rows.histograms import FIXED_CELLS, MISSING
 from memberbound.release.all_rows.learner_forms import Settings
 from memberbound.release.budget import BudgetShare
 from memberbound.release.randomness import InsecureSource
@@ -220,16 +220,16 @@ def test_widest_tables_have_no_more_leaves_than_were_allowed_for():
 @given(st.floats(0.0, 1.0), st.floats(0.01, 1.0), st.sampled_from([0.0, 0.3]))
 def test_edges_rise_within_the_range(centre, spread, unit):
     bins = boosting._Bins(ColumnCode("a", Scaling(0.0, 1.0, centre, spread, unit)))
-    edges = bins.edges()
+    edges = bins.cuts
     assert (np.diff(edges) >= 0).all()
     assert 0 <= edges[0] <= edges[-1] <= 1
 
 
 def test_bins_and_leaves_cover_all_kinds_of_values():
-    cells = (MISSING, int(cells_of(Values.of(pd.Series(["old"])))[0]))
+    cells = (MISSING, int(FIXED_CELLS.cell_of(Values.of(pd.Series(["old"])))[0]))
     bins = boosting._Bins(ColumnCode("a", Scaling(0.0, 32.0, 16.0, 1e9), (), cells))
     values = Values.of(pd.Series([None, "old", "odd", "-7", "0.5", "31.5", "1e300"], dtype=object))
-    assert bins.of(values).tolist() == [32, 33, 34, 0, 0, 31, 31]
+    assert bins.cells.cell_of(values).tolist() == [32, 33, 34, 0, 0, 31, 31]
     assert bins.count == 35
     coins = np.random.default_rng(0)
     leaves = bins.leaves(4, coins)

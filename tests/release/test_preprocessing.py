@@ -31,9 +31,9 @@ from memberbound.release.all_rows.encoder import (
 from memberbound.release.all_rows.encoder_fit import fit_target
 from memberbound.release.all_rows.histograms import (
     CELLS,
+    FIXED_CELLS,
     MISSING,
     NUMBER_CELLS,
-    cells_of,
     octave_ends,
 )
 from memberbound.release.all_rows.private_columns import learn_columns, rows_needed
@@ -68,19 +68,19 @@ def test_replacing_a_record_changes_only_its_own_reading(values, place, other):
     changed = [*values[:place], other, *values[place + 1 :]]
     alone = np.arange(len(values)) != place
     first, second = Values.of(column(values)), Values.of(column(changed))
-    assert (cells_of(first)[alone] == cells_of(second)[alone]).all()
+    assert (FIXED_CELLS.cell_of(first)[alone] == FIXED_CELLS.cell_of(second)[alone]).all()
     assert np.array_equal(first.numbers[alone], second.numbers[alone], equal_nan=True)
     labels = ["1", "True", "?"]
     assert (first.positions(labels)[alone] == second.positions(labels)[alone]).all()
     # One count goes and one comes: √2 in every histogram.
-    counts = [np.bincount(cells_of(read), minlength=CELLS) for read in (first, second)]
+    counts = [np.bincount(FIXED_CELLS.cell_of(read), minlength=CELLS) for read in (first, second)]
     assert np.square(counts[0] - counts[1]).sum() <= 2
 
 
 @settings(derandomize=True, deadline=None)
 @given(number=st.floats(allow_nan=False))
 def test_numbers_lie_in_their_octave(number):
-    cell = int(cells_of(Values.of(np.array([number])))[0])
+    cell = int(FIXED_CELLS.cell_of(Values.of(np.array([number])))[0])
     assert 0 <= cell < NUMBER_CELLS
     low, high = octave_ends(cell)
     assert low * number >= 0
@@ -148,7 +148,7 @@ def test_public_edges_are_bins_and_cells():
     assert bounds["kg"].edges == (0, 50, 80.5, 300)
     ages = Values.of(np.array([17.0, 18, 29, 30, 44, 45, 65, 99]))
     cells = public_column("age", bounds["age"], "0")
-    assert cells.of(ages).tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
+    assert cells.cell_of(ages).tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
     drawn = cells.drawn(np.repeat([0, 1, 2], 400), np.repeat([0, 1, 2], 400), DRAWS)
     assert [(int(d.min()), int(d.max())) for d in np.split(drawn, 3)] == [
         (18, 29),
@@ -157,7 +157,7 @@ def test_public_edges_are_bins_and_cells():
     ]
     code = ColumnCode("age", public_scaling(bounds["age"]), edges=bounds["age"].edges)
     bins = boosting.binned_columns(Encoder((code,)))[0]
-    assert bins.of(ages).tolist() == cells.of(ages).tolist()
+    assert bins.cells.cell_of(ages).tolist() == cells.cell_of(ages).tolist()
     assert bins.leaf_count(32) == bins.count == 4
     assert bins.leaves(32, DRAWS).tolist() == [0, 1, 2, 3]
     assert Encoder.from_dict(json.loads(json.dumps(Encoder((code,)).to_dict()))).columns == (code,)
@@ -175,7 +175,7 @@ def test_public_edges_are_kept_by_every_verb():
     counts = summarize(
         table[["age"]], statistic="histogram", eta=0.1, bounds={"age": bounds["age"]}
     )
-    assert counts.names[:3] == ("[18, 30)", "[30, 65)", "[65, 90)")
+    assert counts.names[:3] == ("[18, 30)", "[30, 65)", "[65, 90]")
 
 
 @pytest.mark.parametrize(
@@ -292,12 +292,14 @@ def test_columns_of_every_kind_are_coded():
     assert MISSING in codes["age"].cells
     assert codes["balance"].scaling.unit > 0  # heavy tails: through an arsinh
     assert codes["year"].scaling.spread < 100
-    cities = codes["city"].places(Values.of(column(["Rome", "Oslo", "Bern", "Lima", "Quito"])))
+    cities = codes["city"].indicator_cells.cell_of(
+        Values.of(column(["Rome", "Oslo", "Bern", "Lima", "Quito"]))
+    )
     assert len(set(cities.tolist())) == 4
     assert cities[3] == cities[4] == codes["city"].indicators - 1
     assert codes["name"].scaling is None
     assert codes["same"].indicators >= 1
-    unknown = int(cells_of(Values.of(column(["unknown"])))[0])
+    unknown = int(FIXED_CELLS.cell_of(Values.of(column(["unknown"])))[0])
     assert codes["code"].scaling is not None
     assert unknown in codes["code"].cells
     assert model.target.classes == ("no", "yes")

@@ -216,9 +216,9 @@ def test_the_gap_beside_a_code_is_rare():
     values = np.where(np.arange(9000) % 3 == 0, -1, 1000 + np.arange(9000) % 900)
     column = learn({"code": values}, 30.0, 40.0)["code"]
     cells = column.cells()
-    gap = int(cells.of(Values.of(np.array([500.0])))[0])
+    gap = int(cells.cell_of(Values.of(np.array([500.0])))[0])
     assert gap in cells.rare
-    assert int(cells.of(Values.of(np.array([-1.0])))[0]) not in cells.rare
+    assert int(cells.cell_of(Values.of(np.array([-1.0])))[0]) not in cells.rare
 
 
 def test_mostly_missing_columns_stay():

@@ -204,23 +204,23 @@ def test_draws_are_in_their_cell(bound, writing):
     assert (np.diff(cells.edges) > 0).all()
     places = np.arange(cells.ordered)
     drawn = cells.drawn(places, places, np.random.default_rng(0))
-    again = cells.of(Values.of(drawn))
+    again = cells.cell_of(Values.of(drawn))
     # A time is drawn to the second.
     assert (np.abs(again - places) <= (writing == "time")).all()
     gap = np.array([cells.ordered])
     assert cells.drawn(gap, gap, np.random.default_rng(0)).isna().all()
-    assert (cells.of(Values.of([None, "word"])) == cells.ordered).all()
+    assert (cells.cell_of(Values.of([None, "word"])) == cells.ordered).all()
 
 
 @pytest.mark.parametrize("writing", FORMATS)
 def test_a_range_may_be_as_wide_as_numbers_go(writing):
     cells = public_column("x", Range(-1e308, 0.5e308), writing)
-    assert cells.of(Values.of([1e308, -1e308, 0.0])).max() < cells.ordered
+    assert cells.cell_of(Values.of([1e308, -1e308, 0.0])).max() < cells.ordered
 
 
 def test_categories_have_cells_for_other_and_missing_values():
     cells = public_column("x", Categories(("a", "b", "")))
-    assert cells.of(Values.of(["b", "z", None, "a"])).tolist() == [1, 2, 3, 0]
+    assert cells.cell_of(Values.of(["b", "z", None, "a"])).tolist() == [1, 2, 3, 0]
 
 
 # ── What is drawn ─────────────────────────────────────────────────────────────────────────────────

@@ -146,7 +146,7 @@ def test_bins_and_levels():
     found = release_table_statistic(
         ages, "histogram", eta=0.1, bins=[0, 40, 60, 120], source=InsecureSource(1)
     )
-    assert found.names == ("[0, 40)", "[40, 60)", "[60, 120)", "(other)")
+    assert found.names == ("[0, 40)", "[40, 60)", "[60, 120]", "(other)")
     assert abs(found.values[-1] - ages["age"].isna().sum()) < 60
     median = release_table_statistic(
         ages, "quantiles", eta=0.1, levels=0.5, bounds=PUBLIC, source=InsecureSource(1)

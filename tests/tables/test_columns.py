@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from memberbound import certify
 from memberbound.errors import InputError
 from memberbound.release.all_rows.bounds import Categories, Range, read_bounds
-from memberbound.release.all_rows.histograms import cells_of
+from memberbound.release.all_rows.histograms import FIXED_CELLS
 from memberbound.tables.columns import Values, read_value
 from memberbound.tables.opening import open_table
 from memberbound.tables.records import read_records
@@ -103,7 +103,7 @@ def test_replacing_a_text_changes_its_own_row_only(texts, place, other):
     changed = [*texts[:place], other, *texts[place + 1 :]]
     first, second = Values.of(texts), Values.of(changed)
     rest = np.arange(len(texts)) != place
-    assert (cells_of(first)[rest] == cells_of(second)[rest]).all()
+    assert (FIXED_CELLS.cell_of(first)[rest] == FIXED_CELLS.cell_of(second)[rest]).all()
     wanted = ["", "1", "True", "x", "0.5"]
     assert (first.positions(wanted)[rest] == second.positions(wanted)[rest]).all()
     assert abs(first.distinct - second.distinct) <= 1

@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -36,6 +36,7 @@ from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
+from memberbound.tables.cells import Beside, Intervals, Labels, Rest
 from memberbound.tables.columns import Values
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.roles import Reading
@@ -96,23 +97,17 @@ class _Axis:
         common = np.argsort(-counts, kind="stable")[:_MOST_LABELS]
         return cls(name, reading.form, labels=tuple(names[k] for k in sorted(common)))
 
-    def cells(self, values: Values) -> IntArray:
-        """Return the cell of every value, with separate cells for missing and unknown values."""
+    @cached_property
+    def cells(self) -> Beside:
+        """The cells of the column, with one for values that are none of the others."""
         if self.edges is None:
-            return values.positions((*self.labels, "")) + 1
-        numbers = values.numbers
-        cell = 1 + np.searchsorted(self.edges, numbers, side="right")
-        return np.where(np.isnan(numbers), 0, cell)
-
-    @property
-    def count(self) -> int:
-        """Number of cells."""
-        return len(self.labels) + 2 if self.edges is None else len(self.edges) + 2
+            return Beside((Rest(), Labels((*self.labels, ""))))
+        return Beside((Rest(), Intervals.between_cuts(self.edges)))
 
     def coordinates(self, values: Values) -> FloatArray:
         """Return coordinates with distinct categories, and one spread of numbers, 1 apart."""
         if self.edges is None:
-            return np.asarray(np.eye(self.count)[self.cells(values)] / np.sqrt(2.0))
+            return np.asarray(np.eye(self.cells.count)[self.cells.cell_of(values)] / np.sqrt(2.0))
         numbers = np.clip((values.numbers - self.centre) / self.scale, -10.0, 10.0)
         gone = np.isnan(numbers)
         return np.column_stack([np.where(gone, 0.0, numbers), gone.astype(np.float64)])
@@ -132,7 +127,7 @@ class _Rows:
 
         read = {axis.name: Values.of(frame[axis.name], axis.form) for axis in axes}
         points = np.hstack([axis.coordinates(read[axis.name]) for axis in axes])
-        cells = np.column_stack([axis.cells(read[axis.name]) for axis in axes])
+        cells = np.column_stack([axis.cells.cell_of(read[axis.name]) for axis in axes])
         labels = {}
         for name, values in read.items():
             codes, names = values.codes_and_labels()
@@ -167,9 +162,9 @@ def _likelihoods(rows: _Rows, table: _Rows, axes: Sequence[_Axis]) -> FloatArray
     """Return Σ over column pairs of the log frequency of a record's cells in a table."""
     total = np.zeros(len(rows.cells))
     for a, b in itertools.combinations(range(len(axes)), 2) if len(axes) > 1 else ((0, 0),):
-        width = axes[b].count
+        width = axes[b].cells.count
         cells, own = (t.cells[:, a] * width + t.cells[:, b] for t in (table, rows))
-        counts = np.bincount(cells, minlength=axes[a].count * width) + 0.5
+        counts = np.bincount(cells, minlength=axes[a].cells.count * width) + 0.5
         total += np.log(counts[own] / counts.sum())
     return total
 

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from memberbound.errors import InputError
 from memberbound.learners.learner import Labels, Task
 from memberbound.numerics.rounding import FloatArray
+from memberbound.tables.cells import MISSING
 from memberbound.tables.columns import NumberValues, Values
 from memberbound.tables.opening import opened_table
 from memberbound.tables.public_rows import read_population
-from memberbound.tables.recipe import MISSING, labels_of
+from memberbound.tables.recipe import labels_of
 from memberbound.tables.records import Records, read_records
 from memberbound.tables.roles import Roles, Selection
 from memberbound.tables.spelling import Form

@@ -22,7 +22,12 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.boosting import BoostedModel, binned_columns
 from memberbound.release.all_rows.clipping import GRID, LARGEST_FEATURE, on_grid
 from memberbound.release.all_rows.encoder import ColumnCode
-from memberbound.release.all_rows.histograms import MISSING, NUMBER_CELLS, cells_of, octave_ends
+from memberbound.release.all_rows.histograms import (
+    FIXED_CELLS,
+    MISSING,
+    NUMBER_CELLS,
+    octave_ends,
+)
 from memberbound.release.all_rows.models import PrivateModel
 from memberbound.tables.columns import Values
 
@@ -305,7 +310,7 @@ def _linear_column(code: ColumnCode, weights: FloatArray, length: float) -> _Col
     rows = np.vstack([weights[int(scaled) :] * indicator, np.zeros((1, weights.shape[1]))])
 
     def look_up(values: Values) -> FloatArray:
-        return np.asarray(rows[code.places(values)])
+        return np.asarray(rows[code.indicator_cells.cell_of(values)])
 
     if not _takes_numbers(code):
         return _text_column(code, look_up)
@@ -319,14 +324,14 @@ def _boosted_column(bins: Any, table: FloatArray) -> _Column:
     code: ColumnCode = bins.code
 
     def look_up(values: Values) -> FloatArray:
-        return np.asarray(table[bins.of(values)])
+        return np.asarray(table[bins.cells.cell_of(values)])
 
     if not _takes_numbers(code):
         return _text_column(code, look_up)
     if code.scaling is None:
         return _Numbers(code, None, look_up(_one_of_each_cell()), None)
     missing = look_up(Values.of(np.array([np.nan])))
-    return _Numbers(code, None, np.vstack([table[: bins.ordered], missing]), bins.edges())
+    return _Numbers(code, None, np.vstack([table[: bins.ordered], missing]), bins.cuts)
 
 
 def _one_of_each_cell() -> Values:
@@ -334,7 +339,7 @@ def _one_of_each_cell() -> Values:
     ends = [octave_ends(cell) for cell in range(NUMBER_CELLS)]
     middles = np.append(np.mean(ends, axis=1), math.nan)
     values = Values.of(middles)
-    assert cells_of(values).tolist() == [*range(NUMBER_CELLS), MISSING]
+    assert FIXED_CELLS.cell_of(values).tolist() == [*range(NUMBER_CELLS), MISSING]
     return values
 
 

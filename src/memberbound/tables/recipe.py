@@ -20,13 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
+from memberbound.tables.cells import MISSING, OTHER, Absent, Beside, Intervals, Rest
 from memberbound.tables.columns import Values
 from memberbound.tables.spelling import iso_date, number_label
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
-
-OTHER, MISSING = "(other)", "(missing)"
 
 
 def labels_of(series: Series) -> tuple[NDArray[np.int64], list[str]]:
@@ -114,20 +113,17 @@ class Bins:
 
     def names(self) -> list[str]:
         """Return the edges as people read them."""
-        name = iso_date if self.form in ("date", "day-first") else number_label
-        return [name(edge) for edge in self.edges]
+        return list(map(self._text, self.edges))
+
+    def _text(self, edge: float) -> str:
+        return iso_date(edge) if self.form in ("date", "day-first") else number_label(edge)
 
     def apply(self, series: Series) -> Series:
         """Return the names of the bins; what is no number is missing or something else."""
-        names = self.names()
-        inner = [f"({a}, {b}]" for a, b in pairwise(names)]
-        labels = [f"<={names[0]}", *inner, f">{names[-1]}", MISSING, OTHER]
-        values = Values.of(series, self.form)
-        numbers = values.numbers
-        codes = np.searchsorted(np.asarray(self.edges), numbers, side="left").astype(np.int64)
-        codes[np.isnan(numbers)] = len(labels) - 1
-        codes[values.absent] = len(labels) - 2
-        return _labelled(series, codes, labels)
+        bins = Intervals.between_cuts(self.edges, closed="right", text=self._text)
+        cells = Beside((bins, Absent(), Rest()))
+        labels = [cells.label(cell) for cell in range(cells.count)]
+        return _labelled(series, cells.cell_of(Values.of(series, self.form)), labels)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import math
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,10 +24,11 @@ from memberbound.numerics.rounding import FloatArray, IntArray, up
 from memberbound.release.all_rows.clipping import clipped_residuals
 from memberbound.release.all_rows.encoder import ColumnCode, Encoder
 from memberbound.release.all_rows.gradient import MOST_DRAWS, TrainingRows
-from memberbound.release.all_rows.histograms import CELLS, MISSING, cells_of
+from memberbound.release.all_rows.histograms import FIXED_CELLS, MISSING
 from memberbound.release.all_rows.learner_forms import MOST_LEAVES, Settings
 from memberbound.release.all_rows.losses import LOSSES, Loss
 from memberbound.release.budget import BudgetShare
+from memberbound.tables.cells import Beside, Intervals, Rest, Selected
 from memberbound.tables.columns import Values
 from memberbound.tables.shards import Shards
 
@@ -123,8 +125,9 @@ class _Bins:
         """Return the number of leaves if numbers fall into at most ``leaves``."""
         return self.count - self.ordered + min(leaves, self.ordered)
 
-    def edges(self) -> FloatArray:
-        """Return the ends of the runs inside the range: public, or closer around the mean."""
+    @property
+    def cuts(self) -> FloatArray:
+        """Transformed numbers between which the runs lie: public, or closer around the mean."""
         scaling = self.code.scaling
         assert scaling is not None
         if self.code.edges:
@@ -133,25 +136,23 @@ class _Bins:
         low = max(scaling.low, scaling.centre - reach)
         high = min(scaling.high, scaling.centre + reach)
         mean = min(max((scaling.centre - low) / (high - low), _OUTERMOST), 1 - _OUTERMOST)
-        place = np.arange(1, _BINS) / _BINS
-        # The middle one of the edges is the mean.
+        position = np.arange(1, _BINS) / _BINS
+        # The middle one of the cuts is the mean.
         if mean < 0.5:
-            share = place ** -math.log2(mean)
+            share = position ** -math.log2(mean)
         else:
-            share = 1 - (1 - place) ** -math.log2(1 - mean)
+            share = 1 - (1 - position) ** -math.log2(1 - mean)
         return np.asarray(low + (high - low) * share)
 
-    def of(self, values: Values) -> IntArray:
-        """Return the bin of every value, a function of that value alone."""
-        if self.code.scaling is None:
-            places = self.code.places(values)
-            return np.where(places < 0, self.count - 1, places)
-        numbers = values.numbers
-        moved = self.code.scaling.transformed(numbers)
-        runs = np.searchsorted(self.edges(), moved, side="right")
-        other = np.full(CELLS, self.count - 1, dtype=np.int64)
-        other[list(self.texts)] = self.ordered + np.arange(len(self.texts))
-        return np.where(np.isnan(numbers), other[cells_of(values)], runs)
+    @cached_property
+    def cells(self) -> Beside:
+        """The bins as cells; every value is in one."""
+        scaling = self.code.scaling
+        if scaling is None:
+            parts = self.code.indicator_cells.parts
+            return Beside(parts if self.code.other else (*parts, Rest()))
+        runs = Intervals.between_cuts(self.cuts, transform=scaling.transformed)
+        return Beside((runs, Selected(FIXED_CELLS, self.texts), Rest()))
 
     def leaves(self, count: int, coins: np.random.Generator) -> IntArray:
         """Return the leaf of every bin: random runs of numbers, each other bin on its own."""
@@ -177,7 +178,7 @@ def bins_of(
     rows = len(read[columns[0].code.name])
     bins = large_array((len(columns), rows), np.dtype(kind), memory)
     for line, column in zip(bins, columns, strict=True):
-        line[:] = column.of(read[column.code.name])
+        line[:] = column.cells.cell_of(read[column.code.name])
     return bins.T
 
 

@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
+
 from memberbound.errors import InputError, finite_number
 from memberbound.files import read_document
+from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import label_of, read_value
 from memberbound.tables.spelling import Form, checked_format, with_words
 
@@ -47,6 +50,30 @@ class Range:
             raise InputError(f"a range must be [low, high] with low < high, got {[low, high]!r}.")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
+
+    @property
+    def half(self) -> float:
+        """Half of the width."""
+        return (self.high - self.low) / 2
+
+    @property
+    def middle(self) -> float:
+        """The middle; no end can overflow here."""
+        return self.low + self.half
+
+    def scale(self, numbers: FloatArray) -> FloatArray:
+        """Map the range to [-1, 1]; numbers beyond count as its ends, NaN stays NaN.
+
+        Examples:
+            >>> Range(0.0, 10.0).scale(np.array([-3.0, 5.0, 10.0])).tolist()
+            [-1.0, 0.0, 1.0]
+        """
+        inside = np.clip(numbers, self.low, self.high)
+        return np.clip((inside - self.middle) / self.half, -1.0, 1.0)
+
+    def rescale(self, scaled: FloatArray) -> FloatArray:
+        """Map [-1, 1] back to the range; what lies beyond counts as its ends."""
+        return np.asarray(self.middle + self.half * np.clip(scaled, -1.0, 1.0))
 
 
 @dataclass(frozen=True)

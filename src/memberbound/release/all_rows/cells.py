@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from memberbound.numerics.rounding import FloatArray, IntArray
 from memberbound.release.all_rows.bounds import Categories, Range
+from memberbound.tables.cells import Absent, Beside, Intervals, Labels, Rest
 from memberbound.tables.columns import Values
 from memberbound.tables.spelling import Form, iso_date, number_label
 
@@ -61,10 +63,15 @@ class NumberCells:
     #: Cells in which a noisy histogram found nothing: believed only where their count stands out.
     empty: tuple[int, ...] = ()
 
+    @cached_property
+    def _cells(self) -> Beside:
+        intervals = Intervals(self.edges, "unbounded")
+        return Beside((intervals, Labels(self.texts), Rest("missing")))
+
     @property
     def count(self) -> int:
         """Number of cells; the last one is for missing values."""
-        return len(self.edges) + len(self.texts)
+        return self._cells.count
 
     @property
     def ordered(self) -> int:
@@ -79,20 +86,15 @@ class NumberCells:
     def label(self, cell: int) -> str:
         """Return what a cell holds, for a reader."""
         if cell >= self.ordered:
-            return (*self.texts, "missing")[cell - self.ordered]
+            return self._cells.label(cell)
         low, high = self.edges[cell], self.edges[cell + 1]
         if self.writing in ("day", "time"):
             return f"{iso_date(low)} to {iso_date(high)}"
         return f"{low:g} to {high:g}"
 
-    def of(self, values: Values) -> IntArray:
-        """Return the cell of every value; beyond the ends counts as the end."""
-        numbers = values.numbers
-        place = np.searchsorted(np.array(self.edges), numbers, side="right") - 1
-        inside = np.clip(place, 0, self.ordered - 1)
-        text = values.positions(self.texts) if self.texts else np.full(len(numbers), -1)
-        beside = np.where(text < 0, self.count - 1, self.ordered + text)
-        return np.where(np.isnan(numbers), beside, inside)
+    def cell_of(self, values: Values) -> IntArray:
+        """Return the cell of every value; numbers beyond the ends count as the ends."""
+        return self._cells.cell_of(values)
 
     def drawn(self, first: IntArray, last: IntArray, draws: np.random.Generator) -> pd.Series[Any]:
         """Return a value between the ends of runs of cells, first to last.
@@ -161,10 +163,14 @@ class CategoryCells:
     labels: tuple[str, ...]
     form: Form = "any"
 
+    @cached_property
+    def _cells(self) -> Beside:
+        return Beside((Labels(self.labels), Rest(OTHER), Absent("missing")))
+
     @property
     def count(self) -> int:
         """Number of cells."""
-        return len(self.labels) + 2
+        return self._cells.count
 
     @property
     def ordered(self) -> int:
@@ -178,13 +184,11 @@ class CategoryCells:
 
     def label(self, cell: int) -> str:
         """Return what a cell holds, for a reader."""
-        return (*self.labels, OTHER, "missing")[cell]
+        return self._cells.label(cell)
 
-    def of(self, values: Values) -> IntArray:
+    def cell_of(self, values: Values) -> IntArray:
         """Return the cell of every value."""
-        place = values.positions((*self.labels, ""))
-        other = np.where(place < 0, len(self.labels), place)
-        return np.where(place == len(self.labels), self.count - 1, other)
+        return self._cells.cell_of(values)
 
     def drawn(self, first: IntArray, last: IntArray, draws: np.random.Generator) -> pd.Series[Any]:
         """Return the labels of cells."""

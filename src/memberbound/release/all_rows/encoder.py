@@ -20,7 +20,8 @@ from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.bounds import Range
 from memberbound.release.all_rows.clipping import GRID, on_grid
-from memberbound.release.all_rows.histograms import CELLS, ROWS_AT_ONCE, cells_of
+from memberbound.release.all_rows.histograms import FIXED_CELLS, ROWS_AT_ONCE
+from memberbound.tables.cells import Beside, Cells, Labels, Rest, Selected
 from memberbound.tables.columns import Values
 from memberbound.tables.persons import row_cuts
 from memberbound.tables.spelling import Form
@@ -60,9 +61,8 @@ class Scaling:
 
 def public_scaling(bound: Range, mean: float = 0.0) -> Scaling:
     """Return the map of [low, high] to [-1, 1], about a mean in these units."""
-    half = (bound.high - bound.low) / 2
-    middle = bound.low + half
-    return Scaling(bound.low, bound.high, middle + mean * half, half / 2, 0.0, 2.0)
+    centre = bound.middle + mean * bound.half
+    return Scaling(bound.low, bound.high, centre, bound.half / 2, 0.0, 2.0)
 
 
 @dataclass(frozen=True)
@@ -97,34 +97,30 @@ class ColumnCode:
         """What the column adds to a row's squared length, nominally."""
         return _NUMBER_SQUARE * (self.scaling is not None) + float(self.indicators > 0)
 
-    def places(self, values: Values) -> NDArray[np.int64]:
-        """Return which indicator every value switches on, -1 for none."""
-        if self.labels:
-            places = values.positions(self.labels)
-        else:
-            table = np.full(CELLS, -1, dtype=np.int64)
-            table[list(self.cells)] = np.arange(len(self.cells))
-            places = table[cells_of(values)]
-        return np.where(places < 0, self.indicators - 1, places) if self.other else places
+    @property
+    def known(self) -> Cells:
+        """The cells of public labels, or of the histogram, that have an indicator."""
+        return Labels(self.labels) if self.labels else Selected(FIXED_CELLS, self.cells)
+
+    @cached_property
+    def indicator_cells(self) -> Beside:
+        """The cell of every indicator; a value in none switches none on."""
+        return Beside((self.known, Rest()) if self.other else (self.known,))
 
     def unseen(self, read: Mapping[str, Values]) -> list[str]:
         """Say how many values this column has no number and no category for."""
         if not self.width:
             return []
         values = read[self.name]
-        seen = values.absent
-        if self.labels:
-            seen |= values.positions(self.labels) >= 0
-        else:
-            seen |= np.isin(cells_of(values), self.cells)
+        seen = values.absent | (self.known.cell_of(values) >= 0)
         if self.scaling is not None:
             seen |= ~np.isnan(values.numbers)
-        places = np.flatnonzero(~seen)
-        if not places.size:
+        unseen = np.flatnonzero(~seen)
+        if not unseen.size:
             return []
-        names = dict.fromkeys(values.label(int(row)) for row in places[:_LISTED])
-        shown = ", ".join(map(repr, names)) + (", …" if places.size > _LISTED else "")
-        rows = f"{places.size} row{'' if places.size == 1 else 's'}"
+        names = dict.fromkeys(values.label(int(row)) for row in unseen[:_LISTED])
+        shown = ", ".join(map(repr, names)) + (", …" if unseen.size > _LISTED else "")
+        rows = f"{unseen.size} row{'' if unseen.size == 1 else 's'}"
         if self.scaling is not None:
             return [f"{self.name!r} holds text instead of a number in {rows} ({shown})"]
         return [f"{self.name!r} holds in {rows} a category that the model does not know ({shown})"]
@@ -192,7 +188,9 @@ class Encoder:
                     scaled = on_grid(code.scaling.encoded(values.numbers_at(cut)) / self.length)
                     numbers[numeric.index(code), cut] = np.rint(scaled * GRID)
                 if code.indicators:
-                    places[listed.index(code), cut] = code.places(values.take(cut)) + 1
+                    places[listed.index(code), cut] = (
+                        code.indicator_cells.cell_of(values.take(cut)) + 1
+                    )
         return EncodedRows(self.layout, numbers, places)
 
     def to_dict(self) -> dict[str, object]:
@@ -305,18 +303,22 @@ class TargetCode:
     high: float = 0.0
     form: Form = "any"
 
+    @property
+    def range(self) -> Range:
+        """The range of a target of numbers."""
+        return Range(self.low, self.high, self.form)
+
     def read(self, values: Values) -> tuple[NDArray[np.generic], NDArray[np.bool_]]:
         """Return codes or scaled numbers, and which are known: listed classes, numbers."""
         if self.classes:
             codes = values.positions(self.classes)
             return codes.astype(np.min_scalar_type(-1 - len(self.classes))), codes >= 0
-        scaling = public_scaling(Range(self.low, self.high))
-        return scaling.encoded(values.numbers), ~np.isnan(values.numbers)
+        scaled = self.range.scale(values.numbers)
+        return np.nan_to_num(scaled, nan=0.0), ~np.isnan(scaled)
 
     def numbers(self, scaled: FloatArray) -> FloatArray:
         """Return predictions in the target's own units."""
-        half = (self.high - self.low) / 2
-        return np.asarray(self.low + half + half * np.clip(scaled, -1.0, 1.0))
+        return self.range.rescale(scaled)
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> TargetCode:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.numerics.rounding import FloatArray, up
+from memberbound.numerics.rounding import FloatArray, IntArray, up
 from memberbound.release.budget import Budget, NoisySums
 from memberbound.tables.columns import Values
 from memberbound.tables.persons import Persons
@@ -41,13 +41,33 @@ def _hash(label: str) -> int:
     return int.from_bytes(digest, "big")
 
 
-def cells_of(values: Values) -> NDArray[np.int16]:
-    """Return the histogram cell of every value: octave, missing, or the bucket of its text."""
-    return np.asarray(values.map(_histogram_cells), dtype=np.int16)
+class FixedCells:
+    """The cells that are the same for every table: octaves, missing values, buckets of texts."""
+
+    @property
+    def count(self) -> int:
+        """Number of cells."""
+        return CELLS
+
+    def cell_of(self, values: Values) -> IntArray:
+        """Return the octave of every number, and the bucket of every text."""
+        return np.asarray(values.map(_fixed_cells), dtype=np.int64)
+
+    def label(self, cell: int) -> str:
+        """Return the ends of an octave, or the number of a bucket."""
+        if cell > MISSING:
+            return f"texts of bucket {cell - MISSING - 1}"
+        if cell == MISSING:
+            return "(missing)"
+        low, high = octave_ends(cell)
+        return f"{low:g} to {high:g}" if low < high else "0"
 
 
-def _histogram_cells(numbers: FloatArray, texts: Sequence[str] | None) -> NDArray[np.int16]:
-    cells = number_cells(numbers)
+FIXED_CELLS = FixedCells()
+
+
+def _fixed_cells(numbers: FloatArray, texts: Sequence[str] | None) -> NDArray[np.int16]:
+    cells = octave_cells(numbers)
     if texts is not None:
         for index in np.flatnonzero(np.isnan(numbers)).tolist():
             if texts[index]:
@@ -55,7 +75,7 @@ def _histogram_cells(numbers: FloatArray, texts: Sequence[str] | None) -> NDArra
     return cells
 
 
-def number_cells(numbers: FloatArray) -> NDArray[np.int16]:
+def octave_cells(numbers: FloatArray) -> NDArray[np.int16]:
     """Return the cell of every number by sign and octave, or MISSING for NaN."""
     size = np.minimum(np.abs(numbers), 2.0**60)
     octave = np.clip(np.frexp(size)[1] - 1, _LOWEST, _HIGHEST) - (_LOWEST - 1)

@@ -94,9 +94,9 @@ def labelled_rows(shard: Records, features: Sequence[Cells], target: Cells | Non
     kind = np.dtype(np.min_scalar_type(max(column.count for column in features)))
     codes = large_array((len(features), shard.rows), kind, shard.memory)
     for line, column in zip(codes, features, strict=True):
-        line[:] = column.of(shard.columns[column.name])
+        line[:] = column.cell_of(shard.columns[column.name])
     groups = large_array((shard.rows,), np.dtype(np.uint16), shard.memory)
-    groups[:] = 0 if target is None else target.of(shard.columns[target.name])
+    groups[:] = 0 if target is None else target.cell_of(shard.columns[target.name])
     return LabelledRows(codes, groups, shard.persons, shard.memory)
 
 
@@ -337,7 +337,7 @@ class ReleasedColumn:
 
     def blocks_of(self, read: Mapping[str, Values]) -> IntArray:
         """Return the block of every value of the column."""
-        return self.block_of_cell[self.cells.of(read[self.cells.name])]
+        return self.block_of_cell[self.cells.cell_of(read[self.cells.name])]
 
     def cells_in(
         self, codes: IntArray, code_of_cell: IntArray, draws: np.random.Generator

@@ -19,6 +19,7 @@ from memberbound.numerics.rounding import FloatArray, IntArray
 from memberbound.release.all_rows.bounds import Range
 from memberbound.release.all_rows.cells import FORMATS, Writing, step_of
 from memberbound.release.all_rows.histograms import NUMBER_CELLS, octave_ends
+from memberbound.tables.cells import Intervals
 from memberbound.tables.columns import Values
 
 _KINDS = len(FORMATS)
@@ -188,8 +189,11 @@ class ZoomCells:
 
     def cell_of(self, values: Values) -> IntArray:
         """Return the cell of every value; -1 for texts, missing values and numbers beyond."""
-        place = np.searchsorted(self.edges, values.numbers, side="right") - 1
-        return np.where((place >= 0) & (place < self.count), place, -1)
+        return Intervals(self.edges).cell_of(values)
+
+    def label(self, cell: int) -> str:
+        """Return the ends of a cell."""
+        return Intervals(self.edges).label(cell)
 
 
 @dataclass(frozen=True, eq=False)

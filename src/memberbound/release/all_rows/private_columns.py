@@ -32,13 +32,13 @@ from memberbound.release.all_rows.cells import (
 from memberbound.release.all_rows.histograms import (
     BUCKETS,
     CLASS_SCALES,
+    FIXED_CELLS,
     MISSING,
     NUMBER_CELLS,
-    cells_of,
     counted,
     hardly_shared,
     noisy_names,
-    number_cells,
+    octave_cells,
 )
 from memberbound.release.all_rows.number_laws import (
     MOST_ZOOM_CELLS,
@@ -163,16 +163,23 @@ class FirstCells:
     def cell_of(self, values: Values) -> IntArray:
         """Return the cell of every value, a function of that value alone."""
         if self.named:
-            cells = number_cells(values.numbers).astype(np.int64)
+            cells = octave_cells(values.numbers).astype(np.int64)
             cells = np.where((cells == MISSING) & ~values.absent, -1, cells)
         else:
-            cells = cells_of(values).astype(np.int64)
+            cells = FIXED_CELLS.cell_of(values)
         if self.writing is None:
             formats = np.minimum(format_cells(values), _KINDS - 1)
         else:
             formats = np.full(len(cells), FORMATS.index(self.writing))
         beside = np.where(cells < 0, -1, cells - NUMBER_CELLS + _GONE)
         return np.where((cells >= 0) & (cells < NUMBER_CELLS), cells * _KINDS + formats, beside)
+
+    def label(self, cell: int) -> str:
+        """Return octave and format, or what a cell beside the numbers holds."""
+        if cell >= _GONE:
+            return FIXED_CELLS.label(cell - _GONE + MISSING)
+        octave, written = divmod(cell, _KINDS)
+        return f"{FIXED_CELLS.label(octave)}, written as {FORMATS[written]}"
 
 
 def count_column(
@@ -211,7 +218,7 @@ class PrivateColumn:
 
     Attributes:
         law: where its numbers lie; None for a column of texts, or of nothing above the noise.
-        octaves: the octave cells (:func:`.histograms.cells_of`) that hold numbers, and their noisy
+        octaves: the octave cells (:class:`.FixedCells`) that hold numbers, and their noisy
             counts.
         beside: cells of missing values and of texts (in buckets) that stand out, with counts.
         labels: the texts that many people share, where they were counted by name.
@@ -364,7 +371,7 @@ def _measure(
 
 
 def _beside(noisy: FloatArray, scale: float, numbers: bool) -> tuple[tuple[int, float], ...]:
-    """Return missing values and buckets that stand out, as cells of :func:`cells_of`."""
+    """Return missing values and buckets that stand out, as :class:`.FixedCells`."""
     texts = noisy[1:]
     least = np.full(len(noisy), _BESIDE_SCALES if numbers else _BUCKET_SCALES)
     if not numbers and hardly_shared(texts, scale):

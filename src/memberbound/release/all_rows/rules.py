@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.release.all_rows.bounds import Bounds, Range, forms_of
+from memberbound.tables.cells import Beside, Cells, Intervals, Labels, Rest
 from memberbound.tables.columns import CodedValues, Values, label_of, read_value
 from memberbound.tables.spelling import EPOCH, Form, iso_date, number_label
 
@@ -114,13 +115,10 @@ class Derivation:
 
     def values(self, source: Values) -> CodedValues:
         """Return the derived values; without a group or an entry they are missing."""
+        groups: Cells = Labels(self.keys)
         if self.edges:
-            numbers = source.numbers
-            groups = np.searchsorted(np.array(self.edges), numbers, side="right")
-            codes = np.where(np.isnan(numbers), len(self.outcomes), groups)
-        else:
-            groups = source.positions(self.keys)
-            codes = np.where(groups < 0, len(self.outcomes), groups)
+            groups = Intervals.between_cuts(self.edges)
+        codes = Beside((groups, Rest())).cell_of(source)
         outcomes = [*map(read_value, self.outcomes), (math.nan, "")]
         # A given text is a value, even one by which programs write a missing value.
         given = [value if isinstance(value, str) else "" for value in (*self.outcomes, None)]

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -33,9 +33,8 @@ from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Slack
 from memberbound.release.calibration import Calibration, Release
 from memberbound.release.noise import GaussianNoise, checked_eta
 from memberbound.release.randomness import SECURE, RandomSource
-from memberbound.tables.columns import Values
+from memberbound.tables.cells import Beside, Intervals, Labels, Rest
 from memberbound.tables.persons import Persons
-from memberbound.tables.recipe import MISSING
 from memberbound.tables.records import Records, read_records
 
 #: Numbers in [-1, 1] are represented in units of 2^-30.
@@ -49,7 +48,6 @@ _BINS = 20
 _DEPTH = 12
 #: Share of a covariance's budget for the means.
 _MEANS = 0.25
-_OTHER = "(other)"
 #: Released numbers, their names, and the scale of their noise.
 _Numbers = tuple[FloatArray, Sequence[str], float]
 
@@ -181,7 +179,7 @@ class _Work:
 
     @property
     def _halves(self) -> FloatArray:
-        return np.array([(r.high - r.low) / 2 for r in self._ranges])
+        return np.array([bound.half for bound in self._ranges])
 
     def means(self, *, total: bool = False) -> _Numbers:
         """Return means or sums; each value, or its absence, contributes a vector of norm ≤ 1."""
@@ -191,9 +189,9 @@ class _Work:
         noise = share.sums(sensitivity=2 * math.sqrt(width) * _ROOM)
         noisy = noise.measure([*sums, *missing])
         present = np.clip(len(self.table) - noisy[width:], 1.0, len(self.table))
-        means = np.clip(noisy[:width] / present, -1.0, 1.0)
-        lows = np.array([bound.low for bound in self._ranges])
-        in_units = lows + self._halves + self._halves * means
+        means = noisy[:width] / present
+        pairs = zip(self._ranges, means, strict=True)
+        in_units = np.array([float(bound.rescale(mean)) for bound, mean in pairs])
         return in_units * present if total else in_units, tuple(self.bounds), noise.scale
 
     def covariance(self) -> _Numbers:
@@ -218,16 +216,17 @@ class _Work:
 
     def counts(self) -> _Numbers:
         """Return counts over the product of the columns' cells, each with a cell for *other*."""
-        cells = [_cells(bound) for bound in self.bounds.values()]
-        shape = tuple(len(labels) for labels in cells)
+        cells = {name: _count_cells(bound) for name, bound in self.bounds.items()}
+        shape = tuple(column.count for column in cells.values())
         if math.prod(shape) > _MOST_COUNTS:
             raise InputError(
                 f"columns must have at most {_MOST_COUNTS} cells together, got {math.prod(shape)}. "
                 "Name fewer, or merge categories."
             )
-        counts = self.table.shards.sum(_joint_counts, self.bounds, shape)
+        counts = self.table.shards.sum(_joint_counts, cells)
+        labels = product(*([c.label(k) for k in range(c.count)] for c in cells.values()))
         noise = self.budget.take("counts").sums(sensitivity=HISTOGRAM_MOVES)
-        return noise.measure(counts), [", ".join(cell) for cell in product(*cells)], noise.scale
+        return noise.measure(counts), list(map(", ".join, labels)), noise.scale
 
     def quantiles(self) -> _Numbers:
         """Return quantiles from noisy dyadic counts; a record is in one interval per level."""
@@ -261,9 +260,7 @@ def _units(values: FloatArray | NDArray[np.bool_], persons: Persons | None) -> i
 def _scale_columns(shard: Records, ranges: Sequence[Range]) -> Iterator[FloatArray]:
     """Yield the columns scaled to [-1, 1], with NaN where there is no number."""
     for values, bound in zip(shard.columns.values(), ranges, strict=True):
-        half = (bound.high - bound.low) / 2
-        inside = np.clip(values.numbers, bound.low, bound.high)
-        yield np.clip((inside - (bound.low + half)) / half, -1.0, 1.0)
+        yield bound.scale(values.numbers)
 
 
 def _column_sums(shard: Records, ranges: Sequence[Range]) -> NDArray[np.int64]:
@@ -292,25 +289,21 @@ def _moments(
     return np.array(sums), _units(gaps, shard.persons), np.array(products)
 
 
-def _joint_counts(
-    shard: Records, bounds: Mapping[str, Range | Categories], shape: tuple[int, ...]
-) -> FloatArray:
+def _joint_counts(shard: Records, cells: Mapping[str, Beside]) -> FloatArray:
     """Count the records in every joint cell of the columns."""
     flat = np.zeros(shard.rows, dtype=np.int64)
-    for (name, bound), size in zip(bounds.items(), shape, strict=True):
-        flat = flat * size + _assign_cells(shard.columns[name], bound)
-    return counted(flat, math.prod(shape), shard.persons)
+    for name, column in cells.items():
+        flat = flat * column.count + column.cell_of(shard.columns[name])
+    return counted(flat, math.prod(column.count for column in cells.values()), shard.persons)
 
 
 def _leaf_counts(shard: Records, ranges: Sequence[Range]) -> FloatArray:
     """Count the records in every leaf of every column, except missing values."""
     counts = []
     for values, bound in zip(shard.columns.values(), ranges, strict=True):
-        numbers = np.clip(values.numbers, bound.low, bound.high)
-        share = (numbers - bound.low) / (bound.high - bound.low)
-        leaves = np.minimum(share * 2**_DEPTH, 2**_DEPTH - 1)
-        leaves = np.where(np.isnan(leaves), 2**_DEPTH, leaves).astype(np.int64)
-        counts.append(counted(leaves, 2**_DEPTH + 1, shard.persons)[:-1])
+        leaves = Intervals(np.linspace(bound.low, bound.high, 2**_DEPTH + 1), "unbounded")
+        cells = Beside((leaves, Rest()))
+        counts.append(counted(cells.cell_of(values), cells.count, shard.persons)[:-1])
     return np.array(counts)
 
 
@@ -336,32 +329,12 @@ _STATISTICS = {
 TABLE_STATISTICS = tuple(_STATISTICS)
 
 
-def _cells(bound: Range | Categories) -> list[str]:
+def _count_cells(bound: Range | Categories) -> Beside:
+    """Return the cells that are counted; the last cell is *other*."""
     if isinstance(bound, Categories):
-        return [*(label or MISSING for label in bound.labels), _OTHER]
-    edges = _edges_of(bound)
-    return [
-        *(f"[{significant(a, 'given')}, {significant(b, 'given')})" for a, b in pairwise(edges)),
-        _OTHER,
-    ]
-
-
-def _edges_of(bound: Range) -> FloatArray:
-    if bound.edges:
-        return np.array(bound.edges)
-    return np.linspace(bound.low, bound.high, _BINS + 1)
-
-
-def _assign_cells(values: Values, bound: Range | Categories) -> NDArray[np.int64]:
-    """Return the cell of every value; the last cell is *other*."""
-    if isinstance(bound, Categories):
-        index = values.positions(bound.labels)
-        return np.where(index < 0, len(bound.labels), index)
-    edges, numbers = _edges_of(bound), values.numbers
-    index = np.searchsorted(edges, numbers, side="right") - 1
-    index[numbers == edges[-1]] = len(edges) - 2
-    outside = np.isnan(numbers) | (index < 0) | (index > len(edges) - 2)
-    return np.where(outside, len(edges) - 1, index)
+        return Beside((Labels(bound.labels), Rest()))
+    edges = bound.edges or np.linspace(bound.low, bound.high, _BINS + 1)
+    return Beside((Intervals(edges, "closed", text=partial(significant, side="given")), Rest()))
 
 
 def _descend_to_quantile(halves: Sequence[FloatArray], level: float, bound: Range) -> float:

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,6 +33,7 @@ from memberbound.release.noise import GaussianNoise, floating_point_slack
 from memberbound.subset.gaussian import NoisySum, noise_on_query
 from memberbound.subset.profile import checked_table, clipped
 from memberbound.subset.record_bounds import eta_from_success
+from memberbound.tables.cells import Intervals
 from memberbound.threads import no_warnings
 
 # ── Sums over the training set: calibrated exactly, without sampling and without retraining ───────
@@ -225,12 +225,9 @@ def histogram(
         counts = values[:, None] == np.array(categories)
         return SumStatistic(counts.astype(np.float64), tuple(categories))
     edges = np.asarray(bins, dtype=np.float64)
-    index = np.searchsorted(edges, values, side="right") - 1
-    index[values == edges[-1]] = len(edges) - 2
-    counts = index[:, None] == np.arange(len(edges) - 1)
-    names = [f"[{significant(a, 'given')}, {significant(b, 'given')})" for a, b in pairwise(edges)]
-    names[-1] = names[-1][:-1] + "]"
-    return SumStatistic(counts.astype(np.float64), tuple(names))
+    cells = Intervals(edges, "closed", text=partial(significant, side="given"))
+    counts = cells.index_of(np.asarray(values, dtype=np.float64))[:, None] == np.arange(cells.count)
+    return SumStatistic(counts.astype(np.float64), tuple(map(cells.label, range(cells.count))))
 
 
 def covariance(data: ArrayLike, *, size: int | None = None) -> SumStatistic:
