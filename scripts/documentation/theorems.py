@@ -16,7 +16,7 @@ from pathlib import Path
 
 import memberbound
 from documentation.formulas import CODE
-from memberbound.papers.results import Entry, Erratum, entries, errata
+from memberbound.papers.results import Entry, Erratum, entries, errata, errata_by_kind
 from memberbound.report.charts import explanation_chart
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,12 +34,13 @@ SOURCES = {
 
 # The meaning of each status, in the order of the counts.
 STATUSES = {
-    "implemented": "computed by the code named, and checked by the tests named",
+    "implemented": "computed by the function to call, and checked by the tests named",
     "erratum": "does not hold as printed; the statement is what holds, and a counterexample is"
     " computed on request",
     "definition": "names a notion",
+    "reproduced": "a figure that is redone, and of which every claim comes out",
+    "reproduced in part": "a figure that is redone, and of which some claims do not come out",
     "not computable": "states nothing that could be computed; the reason is given",
-    "proved, not used": "has its proof, but no code here rests on it; the reason is given",
 }
 
 # Front matter that gives the tables the room of the table of contents.
@@ -183,7 +184,12 @@ def _row(entry: Entry, links: Links) -> str:
         status = f'<a href="{links.page("errata", entry.id)}">erratum</a>'
     # Heading and statement in one cell: the site search then finds them as one section.
     title = f'<span class="id">{entry.id}</span> · {escape(_capital(entry.title))}'
-    where = _items("code", entry.code, _code) + _items("tests", entry.tests, _test)
+    call = () if entry.call is None else (entry.call,)
+    where = (
+        _items("call", call, _code)
+        + _items("code", entry.code, _code)
+        + _items("tests", entry.tests, _test)
+    )
     return (
         f'<tr><td><h3 id="{entry.id}">{title} {_permalink(entry.id)}</h3>{"".join(text)}{anchors}'
         f'</td><td class="status">{status}</td><td>{where or "–"}</td></tr>'
@@ -226,8 +232,10 @@ def theorems_page(by_source: Mapping[str, Sequence[Entry]], links: Links) -> str
         " `memberbound`) and the tests that check it (paths below `tests/`). An id is the source's"
         " key and the result's number: T theorem, C corollary, L lemma, P proposition, D"
         " definition, R remark, E example, eq equation, F figure, Tab table, Alg algorithm. The"
-        " site search finds ids and words; `memberbound theorems A25-T14` prints a result, and for"
-        " an erratum computes the counterexample.",
+        " site search finds ids and words; `memberbound theorems A25-T14` prints a result and a"
+        " call with an example, and for an erratum computes the counterexample. The"
+        " [functions](papers.md) are in one module per paper, such as"
+        " `memberbound.papers.aubinais2025`.",
         "",
         *_counts(by_source),
         "",
@@ -245,6 +253,8 @@ def theorems_page(by_source: Mapping[str, Sequence[Entry]], links: Links) -> str
 
 def errata_page(errata: Iterable[tuple[list[str], Erratum]], links: Links) -> str:
     """Return the printed statement beside the valid one."""
+    kinds = errata_by_kind(entries())
+    told = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     rows = []
     for keys, erratum in errata:
         printed, holds = (links.text(t, "theorems") for t in (erratum.printed, erratum.holds))
@@ -256,6 +266,7 @@ def errata_page(errata: Iterable[tuple[list[str], Erratum]], links: Links) -> st
         first = f'<a class="id" href="{links.page("theorems", key)}">{key}</a>'
         rows.append(
             f'<tr><td class="status"><h2 id="{key}">{first} {_permalink(key)}</h2>{ids}</td>'
+            f'<td data-label="kind">{erratum.kind}</td>'
             f'<td data-label="printed">{printed}</td><td data-label="holds">{holds}</td></tr>'
         )
     lines = [
@@ -267,11 +278,16 @@ def errata_page(errata: Iterable[tuple[list[str], Erratum]], links: Links) -> st
         "Where a paper and a computation disagree, the code follows the computation. Each entry"
         " has a demonstration that anybody can run: `memberbound theorems ID` computes the"
         " counterexample and names the code and the tests. Several ids stand together where one"
-        " statement is printed under several numbers.",
+        " statement is printed under several numbers; they are counted once.",
+        "",
+        f"{sum(kinds.values())} different errata: " + told + ". *False as stated*: a computation"
+        " contradicts the claim. *False under one reading*: it does under one of the readings that"
+        " the text allows, and another is true. *Misprint*: a slip of notation, or a lost factor;"
+        " what is concluded from it stands.",
         "",
         FILTER,
         "",
-        _table({"id": "narrow", "what is printed": "", "what holds": ""}, rows),
+        _table({"id": "narrow", "kind": "narrow", "what is printed": "", "what holds": ""}, rows),
         "",
     ]
     return "\n".join(lines)

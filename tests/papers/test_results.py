@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -20,7 +21,16 @@ from commands import command
 from memberbound.answers import plain
 from memberbound.errors import InputError
 from memberbound.papers.reproduction import experiments
-from memberbound.papers.results import PAPERS, Entry, Erratum, entries, errata, theorems
+from memberbound.papers.results import (
+    PAPERS,
+    Entry,
+    Erratum,
+    Kind,
+    entries,
+    errata,
+    errata_by_kind,
+    theorems,
+)
 
 #: The modules that redo figures and tables.
 FIGURES = {one.code.split(".")[0] for one in experiments().values()}
@@ -80,7 +90,7 @@ test_is_there.__test__ = False  # type: ignore[attr-defined]  # a check, not a t
 def code_is_used(entry: Entry) -> bool:
     """Some test that an entry names uses some code that it names; figures go by their id."""
     names = []
-    for path in entry.code:
+    for path in (*entry.code, *([entry.call] if entry.call else [])):
         *_, parent, name = path.split(".")
         # A method is called on something; a figure is drawn by the module that holds it.
         names.append(rf"\.{name}\b" if parent[0].isupper() else rf"\b(?:{name}|{entry.id})\b")
@@ -93,7 +103,8 @@ def code_is_used(entry: Entry) -> bool:
 
 def problems(entry: Entry) -> list[str]:
     """Return the defects of one entry."""
-    idle = entry.status in ("not computable", "proved, not used")
+    idle = entry.status == "not computable"
+    figure = entry.status.startswith("reproduced")
     # What a paper states it proves itself; what we state has a proof here.
     ours = entry.id.startswith("X")
     proofs = re.findall(r"proofs/[\w-]+\.md", entry.statement)
@@ -105,11 +116,18 @@ def problems(entry: Entry) -> list[str]:
             path.startswith("memberbound.") and resolves(path) for path in entry.code
         ),
         "a test that does not exist": not all(map(test_is_there, entry.tests)),
-        "no test named uses any code named": bool(entry.code and entry.tests)
+        "no test named uses any code named": bool((entry.code or entry.call) and entry.tests)
+        and entry.status != "definition"
         and not code_is_used(entry),
-        "no code or no tests": entry.status == "implemented" and not (entry.code and entry.tests),
-        "no reason": idle and not entry.reason,
-        "code, yet it is not used": idle and bool(entry.code),
+        "no tests": (entry.status == "implemented" or figure) and not entry.tests,
+        "neither code nor a call": entry.status == "implemented" and not (entry.code or entry.call),
+        "a call that does not exist": entry.call is not None and not resolves(entry.call),
+        "no reason": (idle or entry.status == "reproduced in part") and not entry.reason,
+        "code, yet nothing is computed": idle and bool(entry.code or entry.call),
+        "a figure with another status": figure != (entry.id in experiments())
+        and entry.erratum is None,
+        "an erratum of no kind": entry.erratum is not None
+        and entry.erratum.kind not in get_args(Kind),
         "status and erratum disagree": (entry.status == "erratum") != (entry.erratum is not None),
         "no test of what holds": entry.status == "erratum" and not entry.tests,
         "no proof": ours and not proofs,
@@ -150,10 +168,39 @@ def test_every_entry(key):
 
 def test_what_is_not_computable_stays_little():
     """A status that is easy to reach for: each new case has to be looked at here."""
-    assert {e.id for e in ENTRIES if e.status == "not computable"} == {
-        "A25-T13", "A25-E3", "A25-E4", "A24-E4.4", "A24-E5.2", "A24-E5.3", "A23-E4.2", "A23-E4.3",
-        "I24-Tab1",
-    }  # fmt: skip
+    assert {e.id for e in ENTRIES if e.status == "not computable"} == {"A24-E4.4", "I24-Tab1"}
+
+
+def test_a_figure_is_reproduced_if_every_claim_about_it_holds():
+    """One rule for all: the recorded run on docs/reproduction-summary.md decides."""
+    page = (ROOT / "docs" / "reproduction-summary.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\S+) \| .* \| \d+ \| (\d+) \| (\d+) \|$", page, re.MULTILINE)
+    held = {id: claims == hold for id, claims, hold in rows}
+    assert set(held) == set(experiments())
+    for entry in ENTRIES:
+        if entry.id in held and entry.erratum is None:
+            assert (entry.status == "reproduced") == held[entry.id], entry.id
+
+
+def test_errata_are_counted_by_kind_and_restatements_once():
+    kinds = errata_by_kind(ENTRIES)
+    assert set(kinds) == set(get_args(Kind))
+    assert sum(kinds.values()) == len(set(errata().values())) < len(errata())
+    assert kinds["misprint"] < kinds["false as stated"]
+    shown = theorems().summary().splitlines()[-1]
+    assert shown.startswith(f"{sum(kinds.values())} different errata")
+    for entry in ENTRIES:
+        if entry.restates:
+            assert entry.erratum == errata()[entry.restates]
+
+
+def test_a_result_is_short_on_a_screen_and_a_row_of_a_table():
+    assert repr(theorems()) == f"<Theorems: {len(ENTRIES)} results>"
+    assert "A25-T14" in repr(theorems("A25-T14"))
+    frame = theorems().to_frame()
+    assert frame.shape == (len(ENTRIES), 6)
+    assert frame.set_index("id").loc["I24-T8", "kind"] == "false as stated"
+    assert frame["kind"].notna().sum() == len(errata())
 
 
 def test_theorem_tests_and_entries_name_each_other():
@@ -196,7 +243,7 @@ GOOD = Entry(
     code=("memberbound.curve.TradeoffCurve.security",),
     tests=("tests/theorems/test_paper_A25_L22.py", "tests/theorems/test_A25_D2.py"),
 )
-ERRATUM = Erratum("printed", "holds", "theorem_8", "two records")
+ERRATUM = Erratum("false as stated", "printed", "holds", "theorem_8", "two records")
 
 
 @pytest.mark.parametrize(
@@ -219,7 +266,10 @@ ERRATUM = Erratum("printed", "holds", "theorem_8", "two records")
         {"tests": ("src/memberbound/games.py",)},
         {"status": "not computable", "reason": "no number"},  # with code
         {"status": "not computable", "code": (), "reason": ""},
-        {"id": "X3", "status": "proved, not used", "code": (), "reason": "a better one"},
+        {"call": "memberbound.papers.aubinais2025.leak_of_nothing"},
+        {"status": "reproduced"},  # no figure
+        {"status": "not computable", "code": (), "reason": "r", "call": "memberbound.harden"},
+        {"id": "A25-F2", "code": ("memberbound.papers.iid_figures.figure_2",)},  # a figure
         {"status": "erratum"},  # without one
         {"erratum": ERRATUM},  # with one
         {"status": "erratum", "erratum": ERRATUM, "tests": ()},
@@ -252,7 +302,8 @@ def test_command_lists_everything_as_json():
     assert [row["id"] for row in answer["results"]] == [entry.id for entry in ENTRIES]
     for row in answer["results"]:
         assert set(row) == {
-            "id", "also", "title", "statement", "status", "reason", "code", "tests", "erratum"
+            "id", "also", "title", "statement", "status", "call", "reason", "code", "tests",
+            "restates", "erratum",
         }  # fmt: skip
         # A list computes nothing.
         assert row["erratum"] is None or "counterexample" not in row["erratum"]

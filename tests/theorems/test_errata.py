@@ -25,26 +25,35 @@ F = Fraction
 RESTATED = {
     "A23-C5.1.2": "A24-C5.4.2", "A23-PA.1": "A24-PB.1", "A23-T4.1": "A24-T5.1",
     "A23-eq7": "A24-eq15", "A24-E4.3": "A25-E2", "A24-R5.1": "A25-R13", "A25-P25": "A24-PB.1",
+    "A24-E5.2": "A25-E3", "A23-E4.2": "A25-E3", "A24-E5.3": "A25-E4", "A23-E4.3": "A25-E4",
     "L24-C16": "L24-C4", "L24-L15": "L24-L3", "L24-P19": "L24-P9",
 }  # fmt: skip
 #: Printed and true value by hand; ``None`` where a test below, or of its own id, has the oracle.
 VALUES = {
     "A23-C4.1.1": (F(1, 50), None),
     "A24-C5.4.2": (None, F(999, 1000) ** 2),  # p(1−p)^n summed over the atoms
+    "A24-E4.3.ridge": (0, F(1, 4)),  # labels 1 and 2, each halved
     "A24-PB.1": (F(1, 2), 1),
     "A24-T5.1": (None, None),
     "A24-eq15": (F(3, 4), F(7, 8)),
+    # Two equal atoms, ten records, at γ = 1/9 (seen only if an atom never occurs) and at γ = 1.
+    "A25-C15.proof": (F(1, 2) ** 10, iid.mean_deviation(10, F(1, 2))),
     "A25-E1": (1, None),
+    "A25-E3": (3, 1),
+    "A25-E4": (6, 3),
     "A25-E2": (0, None),
     "A25-H.2": (F(3, 5), F(1, 3)),
+    "A25-H.2.limit": (1, 0),
     "A25-L21": (None, F(9, 10) ** 5 / 10),
     "A25-L22": (0, F(2, 3)),
     "A25-L24.width": (None, None),
     "A25-L29": (None, None),
     "A25-L33": (1, 0),
+    "A25-P19.proof": (0, 1),
     "A25-R12": (0.01, 1),
     "A25-R13": (0.1, None),
     "A25-R4": (1, F(1, 2)),
+    "A25-S2": (2, 1),
     "A25-Tab1": (1 / (2 * math.sqrt(6)), float(iid.leak_of_learner(tuple, [F(1, 8)] * 8, 6))),
     "A25-Tab1.text": (0.02, 0.003),
     "A25-eq13": (0, 1),
@@ -61,7 +70,6 @@ VALUES = {
     "L24-P9": (None, None),
     "L24-fn2": (F(1, 2), F(5, 6)),
     "L24-text": (0.53, 1.0),
-    "X7": (1 / math.sqrt(math.pi), F(19, 20) ** 10),
 }
 
 
@@ -368,3 +376,75 @@ def test_A23_C411_size_from_the_quadratic_is_enough():
     numbers = errata()["A23-C4.1.1"].demonstrate().numbers
     assert numbers["delta_upper_at_that_n"] <= 1 / 50
     assert numbers["n_from_the_quadratic"] > 50
+
+
+def test_A25_S2_weighted_rates_are_the_chance_of_being_right():
+    """ν·TNR + (1−ν)·TPR over all attacks of random pairs; the printed sum fails."""
+    rng = np.random.default_rng(2)
+    truth = []
+    for _ in range(20):
+        out, inside = random_laws(rng, 2, 3)
+        nu = F(int(rng.integers(1, 10)), 10)
+        for says in itertools.product((False, True), repeat=3):
+            tnr = sum((a for a, s in zip(out, says, strict=True) if not s), F(0))
+            tpr = sum((b for b, s in zip(inside, says, strict=True) if s), F(0))
+            # The two worlds drawn with ν and 1−ν, the answer compared with the world.
+            worlds = [(nu, out, False), (1 - nu, inside, True)]
+            right = sum(
+                (w * m for w, law, is_in in worlds for m, s in zip(law, says, strict=True)
+                 if s == is_in),
+                F(0),
+            )  # fmt: skip
+            truth.append(((nu, tnr, tpr), right))
+    assert_exact(
+        lambda nu, tnr, tpr: nu * tnr + (1 - nu) * tpr,
+        truth,
+        broken={"as printed": lambda nu, tnr, tpr: tnr + tpr},
+    )
+
+
+def test_A25_P19_proof_stands_for_trained_networks():
+    """Without slope a piece has height 0 if weights and biases are combinations of inputs.
+
+    A KKT point has w_j = Σ_i c_ij x_i and b_j = Σ_i c_ij; for independent x_i Σ_J v_jw_j = 0 makes
+    Σ_J v_jc_ij = 0 for every i, hence Σ_J v_jb_j = 0, which is no label.
+    """
+    rng = np.random.default_rng(19)
+    for _ in range(50):
+        x, v = rng.normal(size=(4, 6)), rng.normal(size=5)
+        c = rng.normal(size=(4, 5))
+        assert np.linalg.matrix_rank(x) == 4
+        # Coefficients that make the piece of all units flat solve xᵀ(c v) = 0: only c v = 0 does.
+        slope = np.linalg.lstsq(x.T, np.zeros(6), rcond=None)[0]
+        c += np.outer(slope - c @ v, v) / (v @ v)
+        assert np.allclose((x.T @ c) @ v, 0)
+        assert abs(c.sum(axis=0) @ v) < 1e-9
+    # A network that is no such combination can be flat at a label: the printed step fails.
+    assert errata()["A25-P19.proof"].demonstrate().true_value == 1.0
+
+
+def test_A25_C15_gamma_is_one_at_the_corrected_nu():
+    for lam in (F(1, 3), F(1), F(7, 2)):
+        assert iid.gamma(lam / (1 + lam), lam) == 1
+        assert (iid.gamma(1 / (1 + lam), lam) == 1) == (lam == 1)
+
+
+def test_A24_E4_3_ridge_by_solving_the_normal_equations():
+    x, y, penalty = np.eye(3)[:2], np.array([1.0, 2.0]), 0.5
+    theta = np.linalg.solve(x.T @ x / 2 + penalty * np.eye(3), x.T @ y / 2)
+    losses = (x @ theta - y) ** 2
+    shown = errata()["A24-E4.3.ridge"].demonstrate()
+    assert min(losses) == pytest.approx(float(shown.true_value))
+    # The fit of minimal norm does interpolate.
+    assert x @ np.linalg.lstsq(x, y, rcond=None)[0] == pytest.approx(y)
+
+
+def test_A25_H2_limit_a_continuous_law_leaks_everything():
+    """Releasing n draws from a continuous law: the record is among them or, surely, is not."""
+    rng = np.random.default_rng(8)
+    for n in (10, 1000):
+        rows = rng.normal(size=n)
+        assert not np.isin(rng.normal(size=2000), rows).any()
+        assert np.isin(rows, rows).all()
+    numbers = errata()["A25-H.2.limit"].demonstrate().numbers
+    assert list(numbers.values()) == sorted(numbers.values(), reverse=True)

@@ -23,7 +23,12 @@ from memberbound.papers.discrete import (
     partial_deviation,
     shares_of_atoms,
 )
-from memberbound.papers.means import gaussian_distance, required_sample_size, security_of_mean
+from memberbound.papers.means import (
+    gaussian_distance,
+    leak_of_means,
+    required_sample_size,
+    security_of_mean,
+)
 from memberbound.papers.overfitting import leak_from_overfitting, share_above, sphere_ceiling
 from memberbound.papers.security import (
     accuracy_of_attack,
@@ -49,6 +54,7 @@ __all__ = [
     "leak_of_law",
     "leak_of_learner",
     "leak_of_maximum",
+    "leak_of_means",
     "leak_of_pair",
     "leak_of_uniform",
     "leak_over_records",

@@ -1,4 +1,4 @@
-"""Results beyond the papers as functions, X1 to X30; each has its proof in ``proofs/``.
+"""Results beyond the papers as functions, X1 to X34; each has its proof in ``proofs/``.
 
 What is a whole verb (``memberbound.protect`` for X22, ``memberbound.synthesize`` for X25, …) is
 that verb; here are the formulas below it.
@@ -40,6 +40,7 @@ __all__ = [
     "eta_from_distances",
     "eta_from_pmp",
     "eta_from_releases",
+    "eta_of_group",
     "floor_of_linear_attack",
     "guess_from_curve",
     "leak_beyond_the_table",
@@ -53,6 +54,7 @@ __all__ = [
     "length_in_norm_noise",
     "mu_of_ledger",
     "mu_of_marginals",
+    "mu_of_measurements",
     "mu_of_steps",
     "noise_from_deviation",
     "parameter_shift",
@@ -448,7 +450,7 @@ def dp_sgd_curve(
 
 
 def mu_of_steps(steps: ArrayLike, clip: ArrayLike, sigma: ArrayLike) -> Numbers:
-    """X22, X30: return μ = √T·2c/σ of T noisy full-batch gradient steps, replace-one.
+    """X22: return μ = √T·2c/σ of T noisy full-batch gradient steps, replace-one.
 
     Guarantee: the whole path, and whatever is computed from it, is μ-GDP for every record.
     Theorem: X22.
@@ -465,6 +467,41 @@ def mu_of_steps(steps: ArrayLike, clip: ArrayLike, sigma: ArrayLike) -> Numbers:
         return up(shift / positive("sigma", scale), 8)
 
     return each(mu, steps, clip, sigma)
+
+
+def eta_of_group(mu: ArrayLike, records: ArrayLike) -> Numbers:
+    """X33: return η for a group of records at once, Φ(kμ/2) - ½ under μ-GDP.
+
+    Guarantee: whether the group is in gains no attack more over a blind guess.
+    Theorem: X33.
+    Assumes: μ-GDP, replace-one.
+    Numerics: rounded up.
+
+    Examples:
+        >>> eta_of_group(0.0502, [1, 5, 10]).round(4).tolist()
+        [0.01, 0.0499, 0.0991]
+    """
+    return each(lambda m, k: GaussianCurve(m).group(k).eta, mu, records)
+
+
+def mu_of_measurements(sensitivities: ArrayLike, scales: ArrayLike, times: ArrayLike = 1) -> float:
+    """X34: return μ of the measurements that a certificate records, √ΣT_i(Δ_i/σ_i)².
+
+    Guarantee: the measurements together are μ-GDP for every record.
+    Theorem: X34, X22.
+    Assumes: normal noise of the scales recorded on statistics of the sensitivities recorded.
+    Numerics: rounded up.
+
+    Examples:
+        >>> round(mu_of_measurements([1.41421356, 2.0], [10.0, 40.0], [1, 4]), 6)
+        0.173205
+    """
+    rows = np.broadcast_arrays(*(np.atleast_1d(x) for x in (sensitivities, scales, times)))
+    spent = [
+        whole_number("times", t) * (nonnegative("sensitivities", s) / positive("scales", w)) ** 2
+        for s, w, t in zip(*(row.ravel().tolist() for row in rows), strict=True)
+    ]
+    return up(math.sqrt(math.fsum(spent)), 8 + len(spent))
 
 
 def guess_from_curve(curve: TradeoffCurve, chance: ArrayLike) -> Numbers:
@@ -488,7 +525,7 @@ def guess_from_curve(curve: TradeoffCurve, chance: ArrayLike) -> Numbers:
 def mu_of_marginals(
     marginals: int, sigma: float, scores: int = 0, score_sigma: float = math.inf
 ) -> float:
-    """X25, X26: return μ of noisy tables of counts and of scores that choose among them.
+    """X25, X26, X30: return μ of noisy tables of counts and of scores that choose among them.
 
     √(2m/σ² + 4P/s²): replacing a record, or a person whose weights add up to at most one, moves a
     table by √2 and a score (an L1 distance of counts) by 2.

@@ -6,7 +6,7 @@ The TOML file of a paper names the function of an erratum, and describes its set
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from fractions import Fraction
 from itertools import combinations, pairwise
 from typing import Literal
@@ -20,10 +20,15 @@ from memberbound.iid.worst_case import (
     leak_from_diversity,
     leak_of_uniform,
 )
+from memberbound.numerics.rounding import FloatArray
 from memberbound.papers.means import required_sample_size
 from memberbound.papers.overfitting import ceiling_from_stopping
 from memberbound.papers.results import Outcome
-from memberbound.papers.security import best_conditional_accuracy, least_dp_delta
+from memberbound.papers.security import (
+    accuracy_of_attack,
+    best_conditional_accuracy,
+    least_dp_delta,
+)
 from memberbound.release.noise import izzo_constant
 from memberbound.subset.exponential import ExponentialMechanism, subset_laws
 from memberbound.subset.finite import finite_worlds, largest_stick
@@ -35,7 +40,7 @@ _HALF = Fraction(1, 2)
 _ROUNDING = 1e-9
 
 
-# ── A25 and its preprints A24 and A23, and our first form of X7: discrete data ────────────────────
+# ── A25 and its preprints A24 and A23: discrete data ──────────────────────────────────────────────
 
 
 def mean_deviation(n: int, p: Fraction, gamma: Fraction = Fraction(1)) -> Fraction:
@@ -127,11 +132,21 @@ def text_of_table_1() -> Outcome:
     return 0.02, lost, abs(lost - 0.02) > 0.005, {}
 
 
-def square_root_form() -> Outcome:
-    """X7 was first stated with 1/√(2πλ); between integers that is too small."""
-    n, p = 10, Fraction(1, 20)
-    printed, leak = 1 / math.sqrt(2 * math.pi * n * p), mean_deviation(n, p) / (2 * p)
-    return printed, leak, leak > printed + _ROUNDING, {}
+def corollary_15() -> Outcome:
+    """A25-C15's proof names ν = 1/(1+λ) for γ = 1; that is ν = λ/(1+λ)."""
+    lam, n = 3.0, 10
+    named = leak_of_uniform(2, n, nu=1 / (1 + lam), lam=lam)
+    worst = leak_of_uniform(2, n, nu=lam / (1 + lam), lam=lam)
+    return named, worst, worst > named + _ROUNDING, {"gamma_at_the_nu_named": 1 / lam**2}
+
+
+def any_procedure() -> Outcome:
+    """A25-H.2 says after L33 that every learner's security tends to 1; not for continuous laws."""
+    n, atoms = 1000, (10**6, 10**12, 10**18)
+    securities = {f"security_with_{k:.0e}_atoms": 1 - leak_of_uniform(k, n) for k in atoms}
+    # A fresh record of a continuous law is in the released set with probability 0.
+    falling = all(a > b for a, b in pairwise(securities.values()))
+    return 1, 0, falling and min(securities.values()) < _ROUNDING, securities
 
 
 # ── A25: means of records ─────────────────────────────────────────────────────────────────────────
@@ -213,7 +228,38 @@ def remark_13() -> Outcome:
     return u, intermediate(1.0), intermediate(1.0) > u, numbers
 
 
+def _rank(derivative: Callable[[FloatArray], FloatArray], points: FloatArray) -> int:
+    """Return the largest rank of a derivative over some points."""
+    return max(int(np.linalg.matrix_rank(derivative(point))) for point in points)
+
+
+def example_3() -> Outcome:
+    """A25-E3 applies T13 to (z, z², z³), whose law lives on a curve: no part has a density."""
+    points = np.random.default_rng(3).normal(size=(100, 1))
+    rank = _rank(lambda z: np.array([[1.0], [2 * z[0]], [3 * z[0] ** 2]]), points)
+    # Sard: a smooth map from R^m whose derivative has a smaller rank has an image of measure 0.
+    return 3, rank, rank < 3, {}
+
+
+def example_4() -> Outcome:
+    """A25-E4 applies T13 to (xxᵀ, xy), six numbers that are functions of three."""
+
+    def derivative(point: FloatArray) -> FloatArray:
+        a, b, y = point
+        return np.array([[2 * a, 0, 0], [b, a, 0], [b, a, 0], [0, 2 * b, 0], [y, 0, a], [0, y, b]])
+
+    rank = _rank(derivative, np.random.default_rng(4).normal(size=(100, 3)))
+    return 6, rank, rank < 6, {}
+
+
 # ── A25: attacks and differential privacy ─────────────────────────────────────────────────────────
+
+
+def section_2() -> Outcome:
+    """A25 §2 equates the chance of a right answer with TNR + TPR; the weights ν, 1-ν lack."""
+    tnr = tpr = Fraction(1)
+    chance = float(accuracy_of_attack([1, 0], [0, 1], [1, 0]))
+    return tnr + tpr, chance, chance < tnr + tpr, {}
 
 
 def equation_15() -> Outcome:
@@ -339,6 +385,29 @@ def example_2() -> Outcome:
     """A25-E2 (A24-E4.3) lets x have any law; with x constant d > n does not interpolate."""
     leak = leak_of_gaussian_mean(2, 1)
     return 0, 1 - leak, leak < 1, {"chance_of_training_loss_below_1e-6": chance_to_reach(1e-6)}
+
+
+def ridge_example() -> Outcome:
+    """A24-E4.3 has training loss 0 "with any regularization"; a ridge penalty leaves a loss.
+
+    With orthonormal x_i the penalised fit shrinks every label: the prediction is y/(1 + nλ), where
+    the mean squared error has the penalty λ‖θ‖².
+    """
+    labels, penalty = (Fraction(1), Fraction(2)), _HALF
+    shrink = 1 / (1 + len(labels) * penalty)
+    losses = [(y - shrink * y) ** 2 for y in labels]
+    return 0, min(losses), min(losses) > 0, {"prediction_over_label": shrink}
+
+
+def proposition_19() -> Outcome:
+    """A25-P19's proof says that no network is constant at a label; one without slope may be.
+
+    One unit, Ψ(x) = v·max(0, wᵀx + b) with w = 0 and b = v = 1: it is 1 at every x.
+    """
+    points = np.random.default_rng(19).normal(size=(1000, 3))
+    w, b, v, y = np.zeros(3), 1.0, 1.0, 1.0
+    share = float(np.mean(v * np.maximum(points @ w + b, 0.0) == y))
+    return 0, share, share > 0, {}
 
 
 # ── I24: membership inference privacy ─────────────────────────────────────────────────────────────

@@ -20,7 +20,7 @@ from memberbound.errors import InputError, fraction, nonnegative, positive, whol
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray, half_up, up
 from memberbound.papers.izzo2024 import eta_of_mechanism, post_processed
-from memberbound.papers.security import gaussian_dp_delta
+from memberbound.papers.security import gaussian_dp_delta, least_dp_delta
 from memberbound.papers.vectors import Numbers, each
 from memberbound.subset import gaussian
 from memberbound.subset.crowd import Crowd, CrowdTable
@@ -48,6 +48,7 @@ __all__ = [
     "gaussian_noise",
     "gaussian_pmp",
     "joint_release",
+    "least_dp_delta",
     "missing_parity_bit",
     "pmp_delta",
     "pmp_ratio",

@@ -12,21 +12,29 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
 from fractions import Fraction
 from functools import cache
 from importlib import import_module, resources
-from typing import Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from memberbound.answers import plain
 from memberbound.declarations import Option
 from memberbound.errors import InputError
 from memberbound.games import NeighbourGame
+from memberbound.papers.calls import Call
 from memberbound.quantities import common_fields
 
-Status = Literal["implemented", "erratum", "definition", "not computable", "proved, not used"]
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Status = Literal[
+    "implemented", "erratum", "definition", "reproduced", "reproduced in part", "not computable"
+]
+#: The weight of an erratum.
+Kind = Literal["false as stated", "false under one reading", "misprint"]
 
 #: Keys of the papers in order; X is ours.
 PAPERS = {
@@ -70,12 +78,15 @@ class Erratum:
     """A claim of one of the papers that does not hold as printed.
 
     Attributes:
+        kind: Its weight: the claim is contradicted as it stands; it is under one of the readings
+            that the text allows; or a slip of notation, and what is concluded from it stands.
         printed: The printed claim, paraphrased.
         holds: The claim that holds instead.
         counterexample: Name of the function of ``errata`` that computes it.
         setting: The instance that it computes, in words.
     """
 
+    kind: Kind
     printed: str
     holds: str
     counterexample: str
@@ -95,11 +106,13 @@ class Entry:
         id: Key of the paper and number of the result, such as ``"A25-T14"``.
         title: What it is about, in a few words.
         statement: What it says, in the notation of the docs; for an erratum, what holds.
-        status: What became of it.
-        code: Dotted paths of what computes it.
+        status: What became of it; a figure is reproduced if every claim about it comes out.
+        call: Dotted path of the function that a reader calls.
+        code: Dotted paths of what else computes it.
         tests: Test files, or single tests, that check it.
-        reason: Why nothing is computed, or why what is proved is not used, where that is so.
+        reason: Why nothing is computed, or what does not come out, where that is so.
         also: Numbered equations of the paper that are part of the result.
+        restates: The result that this one repeats under another number, erratum included.
         erratum: What is wrong with the printed form, where something is.
     """
 
@@ -107,20 +120,24 @@ class Entry:
     title: str
     statement: str
     status: Status
+    call: str | None = None
     code: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
     reason: str | None = None
     also: tuple[str, ...] = ()
+    restates: str | None = None
     erratum: Erratum | None = None
 
     def to_dict(self, *, demonstrate: bool = False) -> dict[str, object]:
-        """Return JSON-ready fields; an erratum's counterexample is computed only on request."""
+        """Return JSON-ready fields; counterexample and example are added only on request."""
         erratum: dict[str, object] | None = None
         if self.erratum is not None:
-            erratum = {"printed": self.erratum.printed, "holds": self.erratum.holds}
+            erratum = {name: getattr(self.erratum, name) for name in ("kind", "printed", "holds")}
             if demonstrate:
                 erratum["counterexample"] = plain(self.erratum.demonstrate())
         fields: dict[str, object] = plain(vars(self) | {"erratum": erratum})
+        if demonstrate and self.call is not None:
+            fields["example"] = Call(self.call).example
         return fields
 
     def summary(self, *, demonstrate: bool = False) -> str:
@@ -132,8 +149,13 @@ class Entry:
             lines.append(f"Reason: {self.reason}")
         lines += [f"Code:  {path}" for path in self.code]
         lines += [f"Tests: {path}" for path in self.tests]
+        if self.call is not None:
+            call = Call(self.call)
+            lines += ["", f"Call:  {call.module.__name__}.{call.signature}"]
+            lines += [f"  {line}" for line in call.example.splitlines()]
         if self.erratum is not None:
-            lines += ["", f"Printed: {self.erratum.printed}", f"Holds:   {self.erratum.holds}"]
+            lines += ["", f"Erratum: {self.erratum.kind}"]
+            lines += [f"Printed: {self.erratum.printed}", f"Holds:   {self.erratum.holds}"]
             if demonstrate:
                 example = self.erratum.demonstrate()
                 lines.append(f"Counterexample, computed now: {example.setting}")
@@ -163,21 +185,35 @@ def _entry(row: dict[str, object], rows: dict[object, dict[str, object]]) -> Ent
         raise InputError(f"status of {row['id']} must be known, got {row['status']!r}.")
     # A restatement under another number has the erratum of its source.
     own = {part.name: fields.pop(part.name, None) for part in dataclass_fields(Erratum)}
-    source = rows[fields.pop("restates")] if "restates" in fields else own
-    if source["printed"] is not None:
-        fields["erratum"] = Erratum(*(str(source[name]) for name in own))
+    source = rows[fields["restates"]] if "restates" in fields else own
+    if source.get("printed") is not None:
+        fields["erratum"] = Erratum(*(str(source[name]) for name in own))  # type: ignore[arg-type]
     return Entry(**fields)  # type: ignore[arg-type]  # the tests check every entry
 
 
 def errata() -> dict[str, Erratum]:
-    """Return the errata by result id, sorted."""
+    """Return the errata by result id, sorted, restatements under other numbers included."""
     listed = {entry.id: entry.erratum for entry in entries() if entry.erratum is not None}
     return dict(sorted(listed.items()))
 
 
-@dataclass(frozen=True)
+def errata_by_kind(listed: Iterable[Entry]) -> dict[str, int]:
+    """Return how many different errata of each kind there are; restatements count once."""
+    found = {entry.erratum for entry in listed if entry.erratum is not None}
+    counts = Counter(erratum.kind for erratum in found)
+    return {kind: counts[kind] for kind in get_args(Kind) if counts[kind]}
+
+
+@dataclass(frozen=True, repr=False)
 class Theorems:
-    """The results asked for; ``demonstrate`` computes the counterexamples of errata."""
+    """The results asked for; ``demonstrate`` computes the counterexamples of errata.
+
+    Examples:
+        >>> theorems("X2")
+        <Theorems: X2 differential privacy at any γ>
+        >>> theorems("L24").to_frame().columns.tolist()
+        ['id', 'title', 'status', 'kind', 'call', 'statement']
+    """
 
     results: tuple[Entry, ...]
     demonstrate: bool = False
@@ -194,21 +230,45 @@ class Theorems:
         rows = [entry.to_dict(demonstrate=self.demonstrate) for entry in self.results]
         return fields | {"results": rows}
 
+    def to_frame(self) -> DataFrame:
+        """Return a data frame with a row per result."""
+        import pandas as pd
+
+        names = ("id", "title", "status", "kind", "call", "statement")
+        rows = [
+            vars(entry) | {"kind": entry.erratum.kind if entry.erratum else None}
+            for entry in self.results
+        ]
+        return pd.DataFrame([[row[name] for name in names] for row in rows], columns=names)
+
+    def __repr__(self) -> str:
+        first = self.results[0]
+        alone = len(self.results) == 1
+        told = f"{first.id} {first.title}" if alone else f"{len(self.results)} results"
+        return f"<Theorems: {told}>"
+
     def summary(self) -> str:
         """Return a readable list, or everything about a single result."""
         if len(self.results) == 1:
             return self.results[0].summary(demonstrate=self.demonstrate)
         width = max(len(e.id) for e in self.results)
-        lines = [f"{e.id:<{width}}  {e.status:<16}  {e.title}" for e in self.results]
+        wide = max(map(len, get_args(Status)))
+        lines = [f"{e.id:<{width}}  {e.status:<{wide}}  {e.title}" for e in self.results]
         counts = Counter(e.status for e in self.results)
         listed = ", ".join(f"{counts[s]} {s}" for s in get_args(Status) if counts[s])
-        return "\n".join([*lines, "", f"{len(lines)} results: {listed}"])
+        told = [f"{len(lines)} results: {listed}"]
+        kinds = errata_by_kind(self.results)
+        if kinds:
+            wrong = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+            told.append(f"{sum(kinds.values())} different errata: {wrong}")
+        return "\n".join([*lines, "", *told])
 
 
 def theorems(id: Annotated[str, Option("text", metavar="ID")] | None = None) -> Theorems:
-    """List the papers' results: what holds, what is wrong, which code and tests cover it.
+    """List the papers' results: what holds, what is wrong, and the function to call.
 
-    Asking for a single erratum computes its counterexample.
+    Asking for a single result shows the call with an example; of an erratum the counterexample is
+    computed.
 
     Args:
         id: a result (A25-T14), a numbered equation (A25-eq17) or a paper (L24), in upper or lower
@@ -217,6 +277,7 @@ def theorems(id: Annotated[str, Option("text", metavar="ID")] | None = None) -> 
     Command line:
         memberbound theorems
         memberbound theorems L24
+        memberbound theorems A25-T14
         memberbound theorems I24-T8
 
     Examples:
