@@ -238,7 +238,7 @@ class TradeoffCurve(ABC):
 
         knots = np.unique(np.append(np.abs(self.knots()), 0.0))
         gap = self._profile(knots, forward=True) - self._profile(knots, forward=False)
-        # Where the two profiles cross, their maximum has a corner that neither of them has.
+        # If the two profiles cross, their maximum has a corner that neither of them has.
         first = np.flatnonzero(gap[:-1] * gap[1:] < 0)
         share = gap[first] / (gap[first] - gap[first + 1])
         step = knots[first + 1] - knots[first]

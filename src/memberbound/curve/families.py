@@ -135,7 +135,7 @@ class LaplaceCurve(TradeoffCurve):
         return np.concatenate([-ahead[:0:-1], ahead])
 
 
-# ── A curve whose two worlds are each known only up to a small total variation ────────────────────
+# ── A curve with both worlds known only up to a small total variation ─────────────────────────────
 
 
 @dataclass(frozen=True)

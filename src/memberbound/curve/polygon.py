@@ -47,7 +47,7 @@ def _frozen(values: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _Direction:
-    """What one profile adds up: segments steeper than 1, and what is certain.
+    """Sums of one profile: segments steeper than 1, and certain outcomes.
 
     ``certain`` is the mass of outcomes that are impossible in the other world, from above; one atom
     stands unrounded.
@@ -351,7 +351,7 @@ def float_segments(p: FloatArray, q: FloatArray) -> _Segments:
         loss = np.where((p == q) & (shift == 0.0), 0.0, ratio + np.copysign(slack, ratio))
         loss = np.where(p == 0, -np.inf, np.where(q == 0, np.inf, loss))
         heavy = np.nextafter(np.maximum(p / p_sum, q / q_sum) * (1 + 8 * UNIT), np.inf)
-        # Where rounding leaves the sign of ℓ in doubt the segment counts in both directions.
+        # If rounding leaves the sign of ℓ in doubt, the segment counts in both directions.
         doubt = (np.abs(ratio) <= slack) & (shift != 0.0) & (p > 0) & (q > 0)
     if doubt.any():
         reach = 2 * slack[doubt]
@@ -530,7 +530,7 @@ def polygon_from_lines(
     shared = (0.0, _total_variation(ahead, behind))
     up_loss, up_mass = _half(_hull([*ahead, shared]))
     down_loss, down_mass = (up_loss, up_mass) if same else _half(_hull([*behind, shared]))
-    # What is left lies on the diagonal; it counts in neither profile.
+    # The remainder lies on the diagonal and counts in neither profile.
     outside = math.fsum(m * math.exp(-x) for x, m in zip(up_loss, up_mass, strict=True))
     middle = max(0.0, 1.0 - outside - math.fsum(down_mass))
     loss = np.array([*up_loss, 0.0, *(-x for x in down_loss)])
@@ -557,7 +557,7 @@ def chained(first: TradeoffCurve, second: TradeoffCurve) -> TradeoffCurve:
 
 
 def _touching(one: PolygonCurve, two: PolygonCurve) -> list[tuple[float, float]]:
-    """Pairs of finite log-slopes whose segments overlap on the middle axis."""
+    """Pairs of finite log-slopes with segments that overlap on the middle axis."""
     mid_one = np.cumsum(one.inside)
     mid_two = np.cumsum(two.outside)
     i = j = 0

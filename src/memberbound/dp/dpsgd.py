@@ -405,7 +405,7 @@ def _profile(kinds: _Kinds, direction: Direction) -> ForwardProfile:
     count = sum(steps for _, _, steps in kinds)
     spread = max(math.sqrt(math.fsum(squares) / count), _LEAST_SPREAD)
     # With many sampled steps the total is nearly normal, and a spacing of f times one step's spread
-    # adds at most f²/4 of its variance: no second lattice is needed to know that it is fine enough.
+    # adds at most f²/4 of its variance: no second lattice is needed to verify the spacing.
     nearly_normal = all(q == 1.0 or q * steps >= _MANY_HITS for _, q, steps in kinds)
     spacing = spread * (_KNOWN_STEP if nearly_normal else _FIRST_STEP)
     before: np.ndarray | None = None

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DpGuarantee:
-    """A trade-off curve in the neighbour game, with the adjacency it speaks of.
+    """A trade-off curve in the neighbour game, with its adjacency.
 
     ``sharper`` is a replace-one curve known to hold besides the converted one.
     """
@@ -189,7 +189,7 @@ def _attacker(parameters: DpSgd | DpSgdHistory, adjacency: Adjacency) -> float:
 
 
 def _written(value: float) -> Fraction:
-    """Return what somebody wrote: the shortest decimal that reads back as this double."""
+    """Return the number as written: the shortest decimal that parses to this double."""
     return Fraction(repr(float(value)))
 
 

@@ -246,7 +246,7 @@ def _candidates(
 def delta_plug_in_estimate(profile: CountProfile, n: int | None = None) -> float:
     """Return Δ_n of the observed frequencies: an estimate, never a certificate.
 
-    On all-distinct rows it says about 0.37 while the truth may be 1 (X5).
+    On all-distinct rows it is about 0.37 while the truth may be 1 (X5).
 
     Examples:
         >>> round(delta_plug_in_estimate(CountProfile.from_counts([1] * 1000)), 3)
@@ -349,7 +349,7 @@ def smallest_n_for_table(
     record_leak: float | None = None,
     confidence: float = 0.95,
 ) -> int | None:
-    """Return an n certified from a table whose law is unknown; ``None`` if no n can be.
+    """Return an n certified from a table with unknown law; ``None`` if no n can be.
 
     Guarantee: with probability ≥ ``confidence`` over the table, training on n rows of its law
     meets the target(s) for every learner; two targets share the error probability.  The record
@@ -446,7 +446,7 @@ _EXPOSED_ABOVE = 0.5
 
 @dataclass(frozen=True)
 class RecordLeak:
-    """How much may leak about single rows; rows of a law are not counted."""
+    """Bounds on the leak about single rows; rows of a law are not counted."""
 
     median: Upper
     p99: Upper

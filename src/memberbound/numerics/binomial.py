@@ -2,7 +2,7 @@
 
 Three ideas keep every step accurate to a few units in the last place:
 
-* Loader's saddle point form of a point probability, whose exponent is a deviance (a sum of two
+* Loader's saddle point form of a point probability, with a deviance as its exponent (a sum of two
   non-negative terms) plus Stirling errors, so nothing large cancels;
 * every mean n·p is carried as an unevaluated sum of two doubles, because k - np is what the
   deviance sees and n·p rounded to one double is off by 1e-4 at n = 10¹²;
@@ -48,7 +48,7 @@ class Atoms(NamedTuple):
 
     @classmethod
     def of(cls, p: ArrayLike) -> Atoms:
-        """Return atoms whose probabilities are exactly these doubles, in [0, 1]."""
+        """Return atoms with exactly these doubles in [0, 1] as probabilities."""
         values = np.atleast_1d(np.asarray(p, dtype=np.float64))
         if not np.all((values >= 0) & (values <= 1)):
             raise InputError("probabilities must be in [0, 1].")
@@ -188,7 +188,7 @@ def hockey_stick_upper(
     """Return the share of an atom in the worst leak at γ ≠ 1, from above.
 
     That is E(B/n - γp)₊ for γ ≥ 1 and E(p - B/(γn))₊ for γ ≤ 1, B ~ Bin(n,p); ``gamma_rest``
-    carries what rounding γ to a double left out.
+    is the rounding error of γ as a double.
 
     Guarantee: never below the true value.
     Theorem: A25-T14, with E_k|B_k/n - γp_k| split into its positive or negative part (X13).
@@ -213,7 +213,7 @@ def hockey_stick_upper(
     cut, error = two_product(np.float64(ratio), high)
     cut, error = _two_sum(cut, error + ratio * low + gamma_rest * high)
     whole = _floor(np.minimum(cut, 2 * size), error)
-    doubt = 4 * UNIT * UNIT * cut  # what two doubles cannot tell about γnp
+    doubt = 4 * UNIT * UNIT * cut  # the error of γnp as two doubles
     value = np.zeros_like(atoms.p)
     if above:
         live = np.flatnonzero((whole < size) & (atoms.p > 0) & (atoms.q > 0))

@@ -27,10 +27,10 @@ from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up, up_ar
 
 # ── Confidence bounds for the mean of bounded independent variables, from sums alone ──────────────
 #
-# Every function takes what n i.i.d. draws add up to and ``log_error`` = ln(1/β), and works on
-# arrays, one variable per entry.  Each bound fails with probability at most β *per entry*; whoever
-# reads many entries at once pays with :func:`log_error_shared`.  Proofs: ``proofs/bounded-
-# means.md``.
+# Every function takes means of n i.i.d. draws and ``log_error`` = ln(1/β), and works on arrays, one
+# variable per entry.  Each bound fails with probability at most β *per entry*; callers that use
+# many entries at once share the error with :func:`log_error_shared`.  Proofs:
+# ``proofs/bounded-means.md``.
 
 #: The last bet of the grid in moment_upper: what serves when nothing was seen at all.
 _LARGEST_BET = 0.9375
@@ -65,7 +65,7 @@ def moment_upper(
     Theorem: proofs/bounded-means.md claim 2: for Y = -X/largest ≥ -1 and a bet 0 < λ < 1,
     e^{λY - ψ(λ)Y²} ≤ 1 + λY with ψ(λ) = -ln(1-λ) - λ (Fan, Grama and Liu 2015), so Markov's
     inequality bounds E Y from below.  A fixed grid of bets shares β.
-    Assumes: ``mean`` and ``square`` are not below the means of what was drawn: both only raise the
+    Assumes: ``mean`` and ``square`` are at least the means of the draws: both only raise the
     result.  X needs no lower bound.
     Numerics: rounded up.
     Edge cases: never above ``largest``; 0 there gives at most 0.
@@ -102,7 +102,7 @@ def moment_upper(
 def _price(bet: float) -> float:
     """ψ(λ) = -ln(1-λ) - λ from above.
 
-    It is about λ²/2, so a rounding of the logarithm, whose size is λ, counts 2/λ-fold.
+    It is about λ²/2, so rounding the logarithm, of size λ, has a 2/λ-fold relative effect.
     """
     return up(-math.log1p(-bet) - bet, 16 + math.ceil(4 / bet))
 
@@ -204,11 +204,11 @@ def betting_lower(samples: ArrayLike, log_error: float) -> FloatArray:
     top = (counts @ table) / counts.sum()
 
     def excess(place: FloatArray, column: NDArray[np.intp]) -> FloatArray:
-        """Return √ln K - √ln(1/β), nearly a line, at that many steps of the columns' means."""
+        """Return √ln K - √ln(1/β), nearly linear, at these multiples of the columns' means."""
         means = top[column] * (place * _STEP)
         part = table if column.size == table.shape[1] else np.take(table, column, axis=1)
         capital = _log_capital(part, counts, means, stakes)
-        # So written it has the sign of ln K - ln(1/β), whatever is rounded.
+        # In this form it has the sign of ln K - ln(1/β) despite rounding.
         return (capital - level) / (np.sqrt(np.maximum(capital, 0.0)) + math.sqrt(level))
 
     lower: FloatArray = top * (_last_refuted(excess, top > 0) * _STEP)
@@ -238,7 +238,7 @@ def _last_refuted(
         place = np.clip(place, start + 1, start + width - 1)
         value = excess(place, column)
         refuted = value >= 0
-        # An end that stays is taken for nearer to zero than it is, so that it moves as well.
+        # Shrink the value at an end that stays, so that it moves as well (Illinois).
         stays = side[column] == np.where(refuted, 1, -1)
         above[column] = np.where(refuted, np.where(stays, -fall / 2, -fall), value)
         below[column] = np.where(refuted, value, np.where(stays, rise / 2, rise))
@@ -264,7 +264,7 @@ def betting_upper(samples: ArrayLike, log_error: float) -> FloatArray:
 
 
 def zeros_certify(draws: int, target: float, log_error: float) -> bool:
-    """Tell whether :func:`betting_upper` of ``draws`` zeros is at most ``target``, up to rounding.
+    """Return whether :func:`betting_upper` of ``draws`` zeros is at most ``target`` (to rounding).
 
     Examples:
         >>> zeros_certify(41, 0.1, log_error_shared(0.95, 1)), zeros_certify(42, 0.1, 3.0)
@@ -374,7 +374,7 @@ def _ranged(samples: ArrayLike, low: float, high: float) -> tuple[FloatArray, fl
     return values, bottom, top
 
 
-# ── From the mean of a statistic to the statistic: three ways to pay for the randomness (X5) ──────
+# ── From the mean of a statistic to the statistic: three concentration bounds (X5) ────────────────
 #
 # All of them bound n times a leak, given a total F with n·Δ_n ≤ E F (or its exponential form), with
 # probability at least 1-β over the rows, L = ln(1/β).  Proofs: ``proofs/count-functions.md`` and
@@ -392,7 +392,7 @@ def self_bounding_upper(total: float, beta: float, share: float = 1.0) -> float:
     Theorem: X5; F/share is self-bounding, so P(F ≤ EF - t) ≤ exp(-t²/(2·share·EF)) (Boucheron,
     Lugosi and Massart).  ``share`` is n/N when F is a thinned total, else 1.
     Numerics: rounded up.
-    Edge cases: F = 0 gives 2L', what an empty table cannot rule out.
+    Edge cases: F = 0 gives 2L', which an empty table cannot exclude.
 
     Examples:
         >>> round(self_bounding_upper(100.0, 0.05), 3)
@@ -404,7 +404,7 @@ def self_bounding_upper(total: float, beta: float, share: float = 1.0) -> float:
 
 
 def bounded_differences_upper(total: float, n: int, rows: int, beta: float) -> float:
-    """Return F + n·√(L/(2N)): replacing one of N rows moves F by at most n/N (McDiarmid).
+    """Return F + n·√(L/(2N)): replacing one of N rows changes F by at most n/N (McDiarmid).
 
     Theorem: X5.
     Numerics: rounded up.

@@ -1,12 +1,12 @@
-"""Searches that return the safe end of the bracket (theory §6, trap 5): the only ones there are.
+"""Searches that return the safe end of the bracket (theory §6, trap 5); use no others.
 
 A returned number satisfies its inequality *when evaluated again*: the functions below only ever
 return the safe end they were given or arguments at which the predicate was seen to hold.
 
-* :func:`last_true`: to the last double, for predicates that cost little; :func:`guessed_zero`
-  tells it where to look first;
-* :func:`least_scale`: the least noise that is enough, wherever to look for it;
-* :func:`safe_crossing`: the same inside a known bracket; :func:`confirmed` for a second opinion;
+* :func:`last_true`: to the last double, for cheap predicates; :func:`guessed_zero`
+  provides its initial guess;
+* :func:`least_scale`: the least sufficient noise, from any starting point;
+* :func:`safe_crossing`: the same inside a known bracket; :func:`confirmed` to verify a result;
 * :func:`least_whole`: the smallest whole number;
 * :func:`fixed_order`: for tests that may err.
 """
@@ -23,22 +23,22 @@ from memberbound.numerics.rounding import UNIT
 
 _Trial = TypeVar("_Trial")
 _SIGN = 1 << 63
-#: A scale that :func:`least_scale` returns is at most this much more than the least one.
+#: Relative tolerance of :func:`least_scale`: the result exceeds the least scale by at most this.
 NARROW = 1e-6
-#: First factor of the steps by which a bracket is looked for; every next one is its square.
+#: First factor of the bracket search, squared at every further step.
 _FIRST_FACTOR, _LARGEST_FACTOR = 1.5, 1e9
 #: Values below this count as 0 in a search.
 _TINY = 1e-290
 
 
 def _rank(number: float) -> int:
-    """Place of a double in the order of all doubles, 0 for zero."""
+    """Return the position of a double in the order of all doubles, 0 for zero."""
     bits = int.from_bytes(struct.pack(">d", number), "big")
     return bits if bits < _SIGN else _SIGN - bits
 
 
 def _double(rank: int) -> float:
-    """Return the double at that place."""
+    """Return the double at this position."""
     bits = rank if rank >= 0 else _SIGN - rank
     return float(struct.unpack(">d", bits.to_bytes(8, "big"))[0])
 
@@ -51,15 +51,15 @@ def last_true(
     Guarantee: the result is ``inside``, of which the caller knows that it satisfies ``holds``, or
     was seen to.  For a predicate that switches once it is the last double before the switch.
     Works in either direction and stops at adjacent doubles.  ``near``, a guess of where the switch
-    is, saves evaluations and decides nothing.
+    is, saves evaluations without changing the result.
     """
     good, bad = _rank(inside), _rank(outside)
     first, last = (good, bad) if near is None else _around(holds, good, bad, near)
     towards = 1 if bad > good else -1
-    # Halving the places instead of the numbers takes at most 64 steps at any magnitude.
+    # Bisecting positions instead of numbers takes at most 64 steps at any magnitude.
     while abs(bad - good) > 1:
         middle = (good + bad) // 2
-        # The same places whatever the guess; what it has decided is not evaluated again.
+        # The same positions for any guess; points that it has decided are not evaluated again.
         if (middle - first) * towards <= 0:
             good = middle
         elif (middle - last) * towards >= 0:
@@ -72,12 +72,12 @@ def last_true(
 
 
 def _around(holds: Callable[[float], bool], good: int, bad: int, near: float) -> tuple[int, int]:
-    """Places of two doubles around the switch, seen to be on either side or given ends."""
+    """Return positions of two doubles around the switch, verified or given ends."""
     towards = 1 if bad > good else -1
     place = _rank(near) if math.isfinite(near) else good
     if not min(good, bad) < place < max(good, bad):
         return good, bad
-    # Steps grow: a guess that is a few roundings off costs a few evaluations.
+    # Growing steps: a guess that is a few roundings off costs a few evaluations.
     step = 16
     if holds(_double(place)):
         while (ahead := place + towards * step) * towards < bad * towards:
@@ -148,7 +148,7 @@ def safe_crossing(
     Numerics: stops when the bracket is narrower than ``relative`` of its size.
     """
     f_safe, f_unsafe = excess(safe), excess(unsafe)
-    if not f_safe <= 0:  # also when it is not a number
+    if not f_safe <= 0:  # also true for NaN
         raise SearchError(f"the search started at {safe!r}, which does not satisfy the target.")
     if f_unsafe <= 0:
         return unsafe
@@ -190,8 +190,8 @@ def least_scale(
 ) -> float:
     """Return the least x in [floor, ceiling] with ``excess(x) ≤ 0``, for an excess that falls.
 
-    The one search for the least noise: from ``start`` > 0, best near the answer, a bracket is
-    sought upwards or downwards in growing steps and then narrowed on ln x.
+    From ``start`` > 0, ideally near the answer, a bracket is sought upwards or downwards in growing
+    steps and then narrowed on ln x.  All searches for the least noise use this function.
 
     Guarantee: ``excess ≤ 0`` was seen at the result, which is at most ``relative`` above the least.
     Edge cases: ``floor`` (or 1e-290) itself if it passes; SearchError when nothing up to

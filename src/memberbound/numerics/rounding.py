@@ -2,7 +2,7 @@
 
 Every public upper bound ends in :func:`up` and every lower bound in :func:`down`.  The slack is
 relative and a few dozen units in the last place: it covers the rounding of the handful of
-operations in front of it, and each caller says which operations those are.  Near the underflow
+preceding operations, which each caller states.  Near the underflow
 threshold relative slack is not enough; there the last step to the next double counts.
 """
 
@@ -80,14 +80,14 @@ def sums_up(values: Iterable[float]) -> float:
 def sum_slack(terms: int) -> float:
     """Relative error of adding ``terms`` non-negative doubles, each off by a few roundings.
 
-    Holds for any order of summation (Higham, *Accuracy and Stability*, §4.2), so it does not rest
+    Holds for any order of summation (Higham, *Accuracy and Stability*, §4.2), so it does not depend
     on how numpy or the BLAS happens to add.
     """
     return 1.01 * (terms + 16) * UNIT
 
 
 def shared_confidence(confidence: float, parts: int) -> float:
-    """Return a confidence whose error probability, ``parts`` times, is at most that of the given.
+    """Return a confidence such that ``parts`` times its error is at most that of the given one.
 
     1 - c is exact, but 1 - (1 - c)/parts is not: the result is rounded towards 1, and is 1 where no
     double below 1 is near enough.

@@ -501,7 +501,7 @@ def ceiling_chart(ceilings: Mapping[str, Ceiling], rates: Sequence[float], setti
     )
 
 
-# ── What ε means for these records, for attackers who know ever less ──────────────────────────────
+# ── What ε means for these records, for attackers with decreasing knowledge ───────────────────────
 
 
 #: By the names in the answer of ``population``: who attacks, what they know, and the look.

@@ -157,7 +157,7 @@ class Comparison(Answer):
                 lines.append(label)
             marks = {
                 "certified": [None if row is None else row.most for row in pair],
-                # A floor that is no more than blind guessing proves nothing.
+                # A lower bound at blind guessing or below proves nothing.
                 "measured": [row.least if row is not None and row.beaten else None for row in pair],
             }
             for kind, both in marks.items():

@@ -306,7 +306,7 @@ def blind_guess(value: float) -> Mark:
 
 
 def allowed_over(blind: float, eta: float) -> Mark:
-    """Return what a study allows somebody who could as well guess blindly."""
+    """Return the success rate that a study allows above blind guessing."""
     return Mark("given", allowed(blind, eta))
 
 
@@ -335,7 +335,7 @@ class LedgerEntry:
 
 @dataclass(frozen=True)
 class Run:
-    """When the study was run, how long it took, and the options that somebody chose."""
+    """When the study was run, how long it took, and the chosen options."""
 
     started: Annotated[
         str, Rule(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}[+-][0-9]{2}:[0-9]{2}$")
@@ -562,11 +562,11 @@ class Report:
         return next((remedy for remedy in self.remedies if remedy.recommended), None)
 
     def defaulted(self, option: str) -> bool:
-        """Tell whether nobody chose an option, so that its value is only an example."""
+        """Return whether an option was not chosen, so that its value is only an example."""
         return option not in self.run.chosen
 
     def row_of(self, subject: str, record: str) -> SandwichRow | None:
-        """Return how often anybody is right about a record of a subject."""
+        """Return the bound on attack success for a record of a subject."""
         rows = (r for r in self.sandwich if r.subject == subject and r.record == record)
         return next(rows, None)
 

@@ -363,13 +363,13 @@ def average_row(audited: ShadowAudit) -> SandwichRow:
         _accuracy(game, a.advantage.estimate) if a.accuracy is None else a.accuracy.estimate
         for a in audited.attacks.values()
     )
-    # Guessing blindly is open to everybody.
+    # Blind guessing is always available.
     lower = max(game.blind, down(_accuracy(game, audited.best_advantage.lower), 4))
     return _attacked_row("model", "average", game.blind, (reached, lower), audited.confidence)
 
 
 def worst_row(exposure: RecordExposure, confidence: float, average: SandwichRow) -> SandwichRow:
-    """Return how often an attack is right about the record it knows best, or on average."""
+    """Return the success rate of an attack on its most exposed record, or on average."""
     lower = max(exposure.blind_accuracy, float(exposure.lower.max()), average.accuracy_lower or 0.5)
     reached = (exposure.worst_record_estimate, lower)
     return _attacked_row("model", "worst", exposure.blind_accuracy, reached, confidence)

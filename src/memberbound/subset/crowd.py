@@ -1,13 +1,13 @@
 """The crowd hides the record: noisy sums in any dimension (X21, proofs/crowd.md).
 
-The release is Σ_{i∈D} v_i + N(0, τ²I), D a uniform half of N known records.  Whoever attacks
+The release is Σ_{i∈D} v_i + N(0, τ²I), D a uniform half of N known records.  An attacker of
 record x does not know which of the others are in D, and their sum is nearly normal: with c the mean
 of the others and V = τ²I + the covariance of their part of the sum, the two worlds are N(±δ, V),
 δ = (v_x - c)/2, up to an error that is computed here.  So x hides behind V, not behind τ²I alone.
 
-:class:`CrowdTable` holds what does not depend on the noise.  :class:`Crowd` adds the noise: one
-distance r per record and one :class:`NormalError` per group of records; everything else is read
-from these.  Nothing is sampled, so nothing holds with a confidence below one.
+:class:`CrowdTable` holds the part that does not depend on the noise.  :class:`Crowd` adds the
+noise: one distance r per record and one :class:`NormalError` per group of records determine
+everything else.  Nothing is sampled, so all bounds hold with certainty.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _SLACK = 1e-9
 _DEGREES = 56
 #: Above this many columns try fewer choices, since eigenvalues cost more; any choice is valid.
 _MANY_COLUMNS = 64
-#: The least noise, in units of the largest entry, that is looked at.
+#: The least noise considered, in units of the largest entry.
 _LEAST = 1e-60
 
 
-# ── What does not depend on the noise ─────────────────────────────────────────────────────────────
+# ── The part that does not depend on the noise ────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ class CrowdTable:
         return 1 + self.game.population % 2
 
 
-# ── How far the law of the crowd is from the normal law ───────────────────────────────────────────
+# ── Distance of the crowd's law from the normal law ───────────────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +215,7 @@ class Crowd:
     Theorem: X21 (proofs/crowd.md).
     Assumes: σ does not depend on D.
     Numerics: every sum is raised by 1e-9 and more where the scatter is ill-conditioned.
-    Edge cases: where the normal law is not proved to be near, everything is 1 (nothing is proved):
+    Edge cases: if the normal law is not proved to be near, everything is 1 (vacuous):
     few records, many columns, next to no noise, or a record that outweighs the others together; and
     where k is not N/2, rounded either way.
 
@@ -289,7 +289,7 @@ class Crowd:
 
     @cached_property
     def errors(self) -> list[tuple[NDArray[np.intp], NormalError]]:
-        """Records by leverage, and how far the law of each group's crowd is from normal."""
+        """Records by leverage, and the distance of each group's crowd from the normal law."""
         groups: list[tuple[NDArray[np.intp], NormalError]] = []
         if not self._is_applicable:
             return groups
@@ -307,7 +307,7 @@ class Crowd:
     @property
     def _is_applicable(self) -> bool:
         """Whether a half of enough records is drawn, with enough noise for floating point."""
-        # Fewer hide nobody, whatever the noise.
+        # Fewer records give no protection at any noise level.
         many = 2 * self.table.half >= 3 * (len(self._covariance) + 10)
         return self.table.is_half and many and math.isfinite(self._relative_error)
 
@@ -562,7 +562,7 @@ class _Frequencies:
 
     @property
     def _scales(self) -> FloatArray:
-        """Multiples of a part's scatter that are looked at: fewer where eigenvalues cost more."""
+        """Multiples of a part's scatter to try: fewer if eigenvalues cost more."""
         return np.geomspace(1e-3, 0.95, 64 if len(self.noise) <= _MANY_COLUMNS else 24)
 
     @cached_property
@@ -593,7 +593,7 @@ class _Frequencies:
         chosen = np.zeros(low.shape, dtype=np.intp)
         forms = np.ones((low.size, len(self.noise)))
         for part, spectra in zip(self.parts, self._spectra, strict=True):
-            # What is left when the angle has been integrated out.
+            # The remaining factor after integrating out the angle.
             weight = share * part.size
             left = share * (1 - 4 * np.maximum(np.log(weight / math.pi), 0.0) / weight)
             factor = 1 - 12 * part.widest * high / (beta * part.size)

@@ -2,8 +2,8 @@
 
 The loss of a data set is the mean of its records' losses, so candidate w is released with
 probability proportional to a product over the records: P(w given D) ∝ exp(Σ_{x∈D} score(x, w)) with
-score = -ε·loss/(2Δk).  What this says about the records of a population is computed from every
-subset (L24-P9, two-sided; X10), or from random ones where there are too many.
+score = -ε·loss/(2Δk).  Bounds for the records of a population are computed from every
+subset (L24-P9, two-sided; X10), or from random ones if there are too many.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class ExponentialMechanism:
 
     Attributes:
         losses: (N, m), the loss of every record at every candidate.  The mechanism is the one with
-            these doubles as they stand.
+            exactly these doubles.
         size: k, the number of records in a data set.
         epsilon: ε of L24-D7; 0 releases a uniform candidate.
         sensitivity: Δ of L24-D7, over all data sets and not only those inside the population.
@@ -162,7 +162,7 @@ class ExponentialMechanism:
     def calibrated_to_population(
         cls, losses: ArrayLike, *, size: int, epsilon_population: float, sensitivity: float
     ) -> ExponentialMechanism:
-        """Return the mechanism whose ε(X) is the given one: ε = ε(X)·Δ/Δ(X).
+        """Return the mechanism with the given ε(X): ε = ε(X)·Δ/Δ(X).
 
         This is how L24 sets its figures.
         Numerics: ε is rounded down, so that ``epsilon_population`` read back does not exceed it.
@@ -172,7 +172,7 @@ class ExponentialMechanism:
         if blank.population_sensitivity == 0.0:
             raise InputError(
                 "losses must differ between records to calibrate to them; all rows are equal, so "
-                "the release says nothing about anybody at any ε."
+                "the release reveals nothing about any record at any ε."
             )
         scale = blank.sensitivity / blank.population_sensitivity
         return replace(blank, epsilon=max(0.0, down(target * scale, 16)))
@@ -283,7 +283,7 @@ def is_enumerable(game: SubsetGame) -> bool:
 
 
 def _membership(records: int, size: int) -> FloatArray:
-    """Who is in which subset of this size, as zeros and ones, a row per subset."""
+    """Return the memberships of all subsets of this size as zeros and ones, a row per subset."""
     count = math.comb(records, size)
     chosen = np.array(list(combinations(range(records), size)), dtype=np.intp).reshape(count, size)
     table = np.zeros((count, records))
@@ -352,7 +352,7 @@ class SubsetLaws:
         # Raising both the heavier mass and |ln ratio| raises both hockey-sticks.
         heavy = np.clip(np.exp(heavier) * (1 + 8 * UNIT), SMALLEST, 1.0)
         size = np.minimum((np.abs(ratio) + error) * (1 + 4 * UNIT), self.limit)
-        # Where rounding leaves the sign in doubt the outcome counts in both directions.
+        # If rounding leaves the sign in doubt, the outcome counts in both directions.
         doubt = np.abs(ratio) <= error
         return PolygonCurve(
             np.concatenate([np.copysign(size, ratio), -np.copysign(size, ratio)[doubt]]),
@@ -383,8 +383,8 @@ def subset_laws(
     with one_thread:  # products of small matrices, which threads only slow down
         inside, outside, terms = _sums(game, scores, progress)
     inside, outside = np.log(inside), np.log(outside)
-    # A candidate whose base is 2T + 100 below the best has a share of at most e^-100 in Z, however
-    # the set is chosen; what its base is off does not show.
+    # A candidate with a base 2T + 100 below the best has a share of at most e^-100 in Z, for any
+    # choice of the set, so the error of its base does not matter.
     visible = np.minimum(scores.base_error, 6 * UNIT * (2 * scores.reach + 100))
     # At most three exponentials within two units in the last place, products and the quotient.
     steps = 16 * UNIT
@@ -453,7 +453,7 @@ def worst_case_bounds(mechanism: ExponentialMechanism, *, delta: float) -> Recor
 def _certified(
     game: SubsetGame, delta: float, epsilon: FloatArray, success: FloatArray, method: str
 ) -> RecordBounds:
-    """Return the bounds with what they rest on, where nothing is sampled."""
+    """Return the bounds with their theorems and assumptions, without sampling."""
     assumptions = (
         f"The data set is a uniform subset of {game.size} of the {game.population} records.",
         "The release is one draw of the exponential mechanism with exactly these losses.",
@@ -463,7 +463,7 @@ def _certified(
 
 
 def _success(curve: TradeoffCurve, game: SubsetGame) -> float:
-    """How often an attack is right; k/N may be off by a rounding, and moves it no faster."""
+    """Return the attack success; the rounding error of k/N changes it by at most as much."""
     success = curve.accuracy(game.prior)
     return success if 2 * game.size == game.population else up(success)
 
@@ -485,7 +485,7 @@ _HIDDEN = 1e-80
 
 @dataclass(frozen=True, eq=False)
 class SwapMeans:
-    """Means over ``draws`` random subsets; outcomes stand in ``order``, likeliest first.
+    """Means over ``draws`` random subsets, with outcomes in ``order``, likeliest first.
 
     With A = P(w given D), A' = P(w given D') and p = P(w given a random subset):
 

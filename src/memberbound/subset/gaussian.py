@@ -394,7 +394,7 @@ class GaussianSetting:
             sigma = noise_on_query(least, self.divisor)
             if sigma == 0.0:
                 return 0.0, 0.0
-            # ε rounded down asks for a little more noise than was found.
+            # ε rounded down needs slightly more noise than the search found.
             epsilon = float(significant(self.epsilon_from_sigma(sigma), "lower"))
             if math.isfinite(epsilon):
                 sigma = max(sigma, self.sigma_from_epsilon(epsilon))

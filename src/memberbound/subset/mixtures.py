@@ -185,11 +185,11 @@ IntArray = NDArray[np.intp]
 HIGHEST = 8.8
 #: Mass allowed outside the window; see :func:`_half_window`.
 OUTSIDE = 1e-20
-#: A pair (y, ω) whose share in a density's mass is below this is left out, and accounted for.
+#: Pairs (y, ω) with a smaller share of a density's mass are left out, and added to the error.
 NEGLIGIBLE = 1e-19
 #: Target for the interpolation error of a hockey-stick divergence.
 INTERPOLATION = 1e-9
-#: Where more are needed the inversion is not done: what it may cost in time and memory.
+#: Limits on the time and memory of the inversion, beyond which it is not done.
 _MOST_FACTORS, _MOST_CELLS = 2e9, 6e7
 
 
@@ -242,7 +242,7 @@ def _half_window(w: FloatArray, p: float, size: int, log_normaliser: float) -> f
 
 @dataclass(frozen=True, eq=False)
 class FourierSums:
-    """Which pairs (y, ω) are kept, and what the others can amount to."""
+    """The kept pairs (y, ω), and error bounds for the others."""
 
     w: FloatArray
     size: int
@@ -253,7 +253,7 @@ class FourierSums:
     #: Kept pairs, sorted by frequency: index into ``frequencies`` and point of the circle.
     place: IntArray
     point: IntArray
-    #: Of the densities "in" and "out", pointwise: coefficients left out or rounded.
+    #: Pointwise errors of the densities "in" and "out", from omitted or rounded coefficients.
     error: tuple[float, float]
     normaliser: tuple[float, float]
 
@@ -304,7 +304,7 @@ class FourierSums:
         """y^power at the kept pairs; the exponent is reduced in whole numbers first.
 
         To (-J/2, J/2]: an angle next to 2π would be rounded by more than the one next to 0 that
-        stands for it in the error.
+        represents it in the error.
         """
         whole = (power * self.point) % self.nodes
         whole = np.where(2 * whole > self.nodes, whole - self.nodes, whole)
@@ -354,7 +354,7 @@ class FourierSums:
         return phi_in * noise, phi_out * noise
 
     def _cells(self, phi_in: ComplexArray, phi_out: ComplexArray, records: int) -> int:
-        """How many cells make the interpolation error small, if that is affordable."""
+        """Return the number of cells for a small interpolation error, if affordable."""
         bend = 2 * self.frequencies**4 @ np.maximum(np.abs(phi_in), np.abs(phi_out)).max(axis=0)
         ideal = self.window * (bend / (384 * INTERPOLATION)) ** 0.25
         highest = 4 * self.frequencies[-1] * self.window / (2 * math.pi)
@@ -388,7 +388,7 @@ class FourierSums:
 def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> FourierSums | None:
     """Plan the inversion for values in units of σ, centred; None where it would cost too much.
 
-    ``records`` is the number evaluated at once; all that differ unless given.
+    ``records`` is the number evaluated at once (default: all distinct values).
     """
     n = len(w)
     p = min(max(round(size / n * 2**40), 1), 2**40 - 1) / 2**40
@@ -408,7 +408,7 @@ def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> Fourie
     top = count * (2 * math.pi / window)
     beyond = math.exp(-0.5 * top * top) * (1 + window / (2 * math.pi * top))
     lost = 0.0
-    # Where even the best y leaves a negligible product of 512 records, none of the pairs counts.
+    # If the product over 512 records is negligible even for the best y, skip the frequency.
     scouts = np.sort(w)[np.unique(np.linspace(0, n - 1, min(n, 512)).astype(np.intp))]
     reach = np.abs(_characteristic(scouts, frequencies))
     damped = _product_bound(spread, len(scouts), reach) * noise / min(normaliser)
@@ -444,7 +444,7 @@ def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> Fourie
     ratio = [min(normaliser) / each for each in normaliser]
     place, point = np.concatenate(places), np.concatenate(points)
     used, place = np.unique(place, return_inverse=True)
-    # Sharp resonances need cells that resolve them, for every record that is asked for.
+    # Sharp resonances need cells that resolve them, for every requested record.
     if 4 * int(alive_places[used[-1]]) * (records or len(np.unique(w))) > _MOST_CELLS:
         return None
     error = [
@@ -481,7 +481,7 @@ def _product_bound(spread: float, count: int, aligned: FloatArray) -> FloatArray
 
 #: Evaluate every distinct value up to this many; beyond that, a sample of this size.
 MOST_EXACT = 3_000
-#: Part of δ that pays the way to a neighbour.
+#: Share of δ for the step to a neighbour.
 _SHARE = 0.05
 
 
@@ -501,13 +501,13 @@ def mixture_bounds(
     Theorem: X9 (proofs/exact-mixtures.md); I24-P2 for the success.
     Assumes: the attacker knows the population and sees the release only.
     Numerics: from above.  Success exceeds the truth by about 1e-8, ε by about 1e-6·(1 + ε) and
-        what an error of 1e-9 in both hockey-sticks makes of it.  This is felt where δ·e^-ε is
+        the effect of an error of 1e-9 in both hockey-sticks.  This matters where δ·e^-ε is
         below about 1e-9, and there the coupling bound may be smaller.  Combine the two with
         :meth:`RecordBounds.tightened`.
-        Of more than :data:`MOST_EXACT` different values so many are worked out, the outermost among
-        them; the others are bounded through a neighbour (step 4 of the proof).
+        Beyond :data:`MOST_EXACT` distinct values, only this many are evaluated, including the
+        outermost; the others are bounded through a neighbour (step 4 of the proof).
     Edge cases: equal values leak nothing (ε = 0) and twins are separate records.  δ = 0, ε above
-        80, or a population whose sums spread over more than some 10⁵ σ give ε = ∞; the last
+        80, or a population with sums that spread over more than some 10⁵ σ give ε = ∞; the last
         also success = 1.
 
     Examples:
@@ -557,9 +557,9 @@ def _along_the_line(
     delta: float,
     progress: Progress | None,
 ) -> tuple[FloatArray, FloatArray]:
-    """ε and success of the different values in ascending order, ``first`` a record of each.
+    """Return ε and success of the distinct values in ascending order, ``first`` a record of each.
 
-    Of many values the others go through a neighbour (step 4 of proofs/exact-mixtures.md).
+    If there are many values, some are bounded through a neighbour (step 4 of the proof).
     """
     count = len(values)
     done = np.arange(count)
@@ -577,7 +577,7 @@ def _along_the_line(
                 narrow = width
         done = np.unique(np.concatenate([done[:outer], chosen, done[-outer:]]))
     epsilon, success = np.full(count, math.inf), np.ones(count)
-    #: ε at a smaller δ, which leaves something to pay the way to a neighbour with.
+    #: ε at a smaller δ, which leaves a share for the step to a neighbour.
     spare = np.full(count, math.inf)
     place = np.full(game.population, -1)
     place[first[done]] = done
@@ -596,7 +596,7 @@ def _along_the_line(
         if progress is not None:
             progress(worked_out, len(done))
     rest = np.setdiff1d(np.arange(count), done)
-    right = np.searchsorted(done, rest)  # both ends are worked out
+    right = np.searchsorted(done, rest)  # both ends are evaluated
     # Differences of values rounded by w's own roundings, in units of σ.
     slack = 16 * UNIT * float(np.abs(values).max()) / sigma
     for near in (done[right - 1], done[right]):
@@ -611,7 +611,7 @@ def _along_the_line(
 
 
 def _cost_of_moving(way: FloatArray, epsilon: FloatArray, delta: float) -> FloatArray:
-    """Return a with e^a·((1 - 2s)δ + e^ε·g(a)) + g(a) ≤ δ, or ∞ where that is too much.
+    """Return a with e^a·((1 - 2s)δ + e^ε·g(a)) + g(a) ≤ δ, or ∞ if there is none.
 
     g(a) is the hockey-stick of N(τ, 1) against N(0, 1) at e^a, and s is :data:`_SHARE`.
     e^a ≤ 1 + s leaves s(1 + 2s)δ for (1 + e^{a+ε})·g(a), and g(a) ≤ Φ(τ/2 - a/τ).

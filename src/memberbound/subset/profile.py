@@ -38,7 +38,7 @@ class ClippedRecords(NamedTuple):
 
 
 def clipped(vectors: ArrayLike, radius: float) -> ClippedRecords:
-    """Scale every row whose ℓ₂-norm exceeds the radius C onto the ball of that radius.
+    """Project every row onto the ℓ₂-ball of radius C.
 
     Guarantee: the exact norm of every returned row is at most C.  Rows inside are not touched.
     Numerics: what is scaled is rounded towards the origin, by some 2(d + 20) units in the last

@@ -136,7 +136,7 @@ class RecordBounds:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Success bounds of three attackers at one ε: they know ever less.
+    """Success bounds of three attackers at one ε, with decreasing knowledge.
 
     ``coupled`` is what coupling alone proves about the last one (L24-P12), where more is known.
     """
