@@ -21,6 +21,11 @@ class Later:
             pytest.skip(f"{name} is not installed", allow_module_level=True)
         self._name = name
 
+    @staticmethod
+    def missing(name: str) -> bool:
+        """Whether a module is not installed, for a test that needs it beside others."""
+        return find_spec(name) is None
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # pytest inspects every global of a file
             raise AttributeError(name)

@@ -67,6 +67,8 @@ from memberbound.verbs.predict import Prediction as Prediction
 from memberbound.verbs.predict import predict as predict
 from memberbound.verbs.protect import protect as protect
 from memberbound.verbs.protect_half import protect_half as protect_half
+from memberbound.verbs.protect_text import TextProtection as TextProtection
+from memberbound.verbs.protect_text import protect_text as protect_text
 from memberbound.verbs.protection import HalfProtection as HalfProtection
 from memberbound.verbs.protection import Protection as Protection
 from memberbound.verbs.protection import Summary as Summary

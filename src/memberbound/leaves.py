@@ -13,6 +13,8 @@ from memberbound.errors import InputError
 #: Leaf → its module.
 LEAVES = {
     "networks": "memberbound.release.all_rows.networks",
+    "text": "memberbound.release.all_rows.text",
+    "text files": "memberbound.release.all_rows.text_files",
     "workers": "memberbound.release.all_rows.on_workers",
     "onnx": "memberbound.release.onnx_file",
     "evidence": "memberbound.report.evidence",

@@ -65,7 +65,8 @@ def test_planted_defects_are_caught(asked, words):
 
 
 def test_every_verb_is_tried():
-    assert {*(name.split()[0] for name in SCENARIOS), "serve"} == set(VERBS)
+    # protect-text needs PyTorch; tests/verbs/test_protect_text.py stops and continues it.
+    assert {*(name.split()[0] for name in SCENARIOS), "serve", "protect-text"} == set(VERBS)
 
 
 # ── workers that are killed ───────────────────────────────────────────────────────────────────────

@@ -19,6 +19,11 @@ FILES = {
         f"release/all_rows/{name}.py"
         for name in ("networks", "network_modules", "network_training")
     ),
+    "text": tuple(
+        f"release/all_rows/{name}.py"
+        for name in ("text", "text_adapters", "text_budget", "text_training")
+    ),
+    "text files": ("release/all_rows/text_files.py",),
     "workers": ("release/all_rows/on_workers.py",),
     "onnx": ("release/onnx_file.py",),
     "evidence": ("report/evidence.py",),

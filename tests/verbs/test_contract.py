@@ -43,7 +43,8 @@ def no_constant(name: str) -> None:
 
 
 def test_every_verb_has_a_case() -> None:
-    elsewhere = {"study", "reproduce", "serve"}
+    # protect-text needs a language model: tests/verbs/test_protect_text.py.
+    elsewhere = {"study", "reproduce", "serve", "protect-text"}
     assert set(VERBS) - set(CASES) == elsewhere
 
 

@@ -68,6 +68,9 @@ _PANELS = {
         "harden": "Coarsen a table until no learner trained on it can leak too much, certified.",
     },
     "Text": {
+        "protect-text": (
+            "Fine-tune a language model so that nobody can tell which documents it was trained on."
+        ),
         "audit-text": (
             "Measure which documents a fine-tuned language model leaks, with confidence intervals."
         ),

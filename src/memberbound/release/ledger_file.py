@@ -294,6 +294,7 @@ def entered(
     out: str | os.PathLike[str] | None = None,
     *,
     table: object = None,
+    entry_id: str | None = None,
 ) -> Iterator[Callable[[Budget], None]]:
     """Record the release made inside this context in a ledger (or its file); None records nothing.
 
@@ -301,6 +302,8 @@ def entered(
     limit or has another unit.  Noise is drawn afterwards, and even a later error may reveal
     something about it, so the entry stays and counts; an earlier error reserves nothing.  ``out``
     is the output file, which must not be the ledger; ``table`` is the input, recorded by file name.
+    A stopped run that continues gives the ``entry_id`` of its reservation, which is not charged
+    again.
     """
     file_path = None if ledger is None else open_ledger(ledger).path
     written = () if out is None else (_resolve(out), _resolve(f"{os.fspath(out)}.certificate.json"))
@@ -323,11 +326,21 @@ def entered(
         now = datetime.now(UTC).isoformat(timespec="seconds")
         spent = (requested, budget.mu, budget.slack, budget.unit)
         draft = LedgerEntry(
-            secrets.token_hex(8), "reserved", now, command, what, *spent, table=name
+            entry_id or secrets.token_hex(8), "reserved", now, command, what, *spent, table=name
         )
 
         def add(book: Ledger) -> tuple[LedgerEntry, ...]:
             _refuse_other_unit(book, draft.unit)
+            place = next((k for k, old in enumerate(book.releases) if old.id == draft.id), None)
+            if place is not None:
+                earlier = book.releases[place]
+                if replace(draft, time=earlier.time, previous=earlier.previous) != earlier:
+                    raise InputError(
+                        "ledger must hold the reservation of the stopped run, got another entry "
+                        f"under its name in {book.path.name!r}."
+                    )
+                budget.ledger = LedgerPlace(earlier.id, place, earlier.link)
+                return book.releases
             entry = replace(draft, previous=book._next_link())
             budget.ledger = LedgerPlace(entry.id, len(book.releases), entry.link)
             releases = (*book.releases, entry)

@@ -65,25 +65,36 @@ def step_reach(clip: float, rows: int) -> float:
     return up(path_sensitivity(clip, rows, BLOCK_ROWS) - clip, 4)
 
 
-def sum_clipped(learnt: Sequence[Any], kept: Tensor, clip: float) -> list[Tensor]:
-    """Sum the clipped gradients of a block's ``kept`` rows, by parameter, in double precision.
+def clip_factors(parts: Sequence[Tensor], kept: Tensor, clip: float) -> Tensor:
+    """Return the factor of each row, in double precision, that clips its gradient.
 
-    Guarantee: no row contributes more than ``clip`` in norm; norms are rounded up (claim 2).
-    Records with a gradient that is not finite are left out.
+    ``parts`` are the gradients by parameter, flattened: (rows, weights) each.
+
+    Guarantee: factor times norm is at most ``clip``; norms are rounded up (claim 2).  The factor of
+    a gradient that is not finite is 0.
     """
     torch = torch_module()
-    parts = [p.grad_sample.reshape(len(kept), -1) for p in learnt]
     terms = sum(g.shape[1] for g in parts)
-    kind = torch.float32 if terms <= _MOST_SINGLE else torch.float64
+    single = terms <= _MOST_SINGLE and all(g.dtype == torch.float32 for g in parts)
+    kind = torch.float32 if single else torch.float64
     sizes = [torch.linalg.vector_norm(g, dim=1, dtype=kind) for g in parts]
     lengths = torch.linalg.vector_norm(torch.stack(sizes, dim=1), dim=1).double()
     # Allow for rounding in single precision, and for underflow.
     lengths = lengths * (1 + 2 * sum_slack(terms + 64) * _SINGLE) + _UNDERFLOW
-    usable = torch.isfinite(lengths) & kept
     factors = (clip * (1 - 16 * UNIT) / lengths).clamp(max=1.0)
-    factors = torch.where(usable, factors, 0.0)
-    exact = (torch.where(usable[:, None], g.double(), 0.0) for g in parts)
-    return [(factors @ g).view_as(p) for p, g in zip(learnt, exact, strict=True)]
+    return torch.where(torch.isfinite(lengths) & kept, factors, 0.0)
+
+
+def sum_clipped(parts: Sequence[Tensor], kept: Tensor, clip: float) -> list[Tensor]:
+    """Sum the clipped gradients of a block's ``kept`` rows, by parameter, in double precision.
+
+    Guarantee: no row contributes more than ``clip`` in norm (:func:`clip_factors`).  Records with a
+    gradient that is not finite are left out.
+    """
+    torch = torch_module()
+    factors = clip_factors(parts, kept, clip)
+    exact = (torch.where((factors > 0)[:, None], g.double(), 0.0) for g in parts)
+    return [factors @ g for g in exact]
 
 
 def sample_rows(
@@ -155,8 +166,11 @@ def train_network(
                 wrapped.zero_grad()
                 _loss(wrapped(taken), goal, classes).backward()
                 kept = torch.from_numpy(np.pad(weighted[indices], (0, missing)))
-                parts = sum_clipped(learnt, kept, training.clip)
-                sums = [total + part for total, part in zip(sums, parts, strict=True)]
+                parts = [p.grad_sample.reshape(BLOCK_ROWS, -1) for p in learnt]
+                added = sum_clipped(parts, kept, training.clip)
+                sums = [
+                    total + part.view_as(total) for total, part in zip(sums, added, strict=True)
+                ]
             # The rest of the step is post-processing of the noisy sum.
             for p, total in zip(learnt, sums, strict=True):
                 slope = noise.measure(total.numpy()) / expected

@@ -1,0 +1,329 @@
+"""Language models fine-tuned on all documents, in the neighbour game (X31).
+
+:func:`fit_text` trains adapters by DP-SGD on documents, or on persons with all of their documents.
+The release is a folder in peft's format with a certificate and a page for people.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from memberbound.errors import InputError, whole_number
+from memberbound.learners.adapters import tensor_names
+from memberbound.numerics.rounding import FloatArray
+from memberbound.quantities import Certificate
+from memberbound.release.all_rows.text_adapters import (
+    AdaptedModel,
+    check_model,
+    language_losses,
+)
+from memberbound.release.all_rows.text_budget import TextBudget
+from memberbound.release.all_rows.text_training import (
+    Noise,
+    Silence,
+    TextRecords,
+    TextTraining,
+    TrainingState,
+    train_adapters,
+)
+from memberbound.release.calibration import Calibration
+from memberbound.release.noise import GaussianNoise, checked_eta
+from memberbound.release.release_file import Writer, tensor_writer
+from memberbound.tables.texts import Documents
+from memberbound.threads import ONE_AT_A_TIME, no_warnings
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+#: Characters of a document that are read per token of the length: a rule of the document alone.
+_CHARACTERS = 32
+#: Settings, chosen on public texts (docs/howto/fine-tune-a-language-model.md): steps, passes over
+#: the documents, rank, size of a step, tokens of a document.
+_STEPS, _PASSES, _RANK, _RATE, _LENGTH = 60, 3.0, 4, 0.01, 128
+#: The product of the number of records and μ below which noise drowns any gradient.
+_LEAST_SIGNAL = 60.0
+#: The share of the records that a trial keeps back, as one in so many.
+_KEPT_BACK = 5
+#: A clip that no gradient reaches.
+_NO_CLIP = 1e9
+
+
+def default_training(
+    records: int, eta: float, *, length: int, rank: int | None = None, **given: Any
+) -> TextTraining:
+    """Return settings by a public rule of the number of records and of η.
+
+    What is given (``steps``, ``sample_rate``, ``rate``) is taken.
+
+    Edge cases: so few records that noise drowns any gradient are refused.
+    """
+    mu = 2 * float(special.ndtri(0.5 + checked_eta(eta)))
+    if records * mu < _LEAST_SIGNAL:
+        raise InputError(
+            f"texts must have at least {math.ceil(_LEAST_SIGNAL / mu)} records (documents, or "
+            f"persons with unit) for eta {eta!r}, got {records}: with fewer the noise drowns what "
+            "they say. Collect more, or allow a larger eta."
+        )
+    given = {name: value for name, value in given.items() if value is not None}
+    steps = whole_number("steps", given.get("steps", _STEPS), at_least=1)
+    # Below this rate a step's noise is so small that sampling no longer amplifies privacy.
+    least = 2.0 * mu / math.sqrt(steps)
+    sample = given.get("sample_rate", min(1.0, max(_PASSES / steps, least)))
+    chosen = _RANK if rank is None else rank
+    return TextTraining(steps, sample, given.get("rate", _RATE), chosen, length)
+
+
+def whole_samples(training: TextTraining, *, given: float | None) -> TextTraining:
+    """Return the settings with steps that take every record, whose curve a ledger can add up."""
+    if given is not None:
+        raise InputError(f"sample_rate must be 1 with a ledger, got {given!r}.")
+    steps = max(1, min(training.steps, math.ceil(4 * _PASSES)))
+    return replace(training, sample_rate=1.0, steps=steps)
+
+
+def checked_length(model: Module, length: int | None) -> int:
+    """Return how many tokens of a document are used: what the model takes, or fewer."""
+    config = model.config
+    limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
+    most = _LENGTH if limit is None else int(limit)
+    if length is None:
+        return min(_LENGTH, most)
+    wanted = whole_number("length", length, at_least=2)
+    if limit is not None and wanted > most:
+        raise InputError(f"length must be at most {most}, which is what lm takes, got {wanted}.")
+    return wanted
+
+
+def fingerprint(folder: Path) -> str:
+    """Return a SHA-256 of the weights and the tokenizer of a folder."""
+    found = hashlib.sha256()
+    for path in sorted(folder.glob("*")):
+        if path.suffix in (".safetensors", ".json", ".txt", ".model") and path.is_file():
+            with path.open("rb") as file:
+                found.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+    return found.hexdigest()
+
+
+def coded_records(tokenizer: Any, documents: Documents, length: int) -> TextRecords:
+    """Return the token ids of secret documents."""
+    return TextRecords(
+        encode_documents(tokenizer, documents.texts, length), length, documents.starts
+    )
+
+
+def encode_documents(tokenizer: Any, texts: Sequence[str], length: int) -> list[NDArray[np.int64]]:
+    """Return the token ids of documents, cut to ``length``: a function of each document alone."""
+    start = tokenizer.bos_token_id
+    head = [] if start is None else [int(start)]
+    coded = []
+    for text in texts:
+        # Half a surrogate pair, which JSON may hold, is no character.
+        known = text[: _CHARACTERS * length].encode("utf-8", "replace").decode("utf-8")
+        ids = tokenizer(known, add_special_tokens=False)["input_ids"]
+        coded.append(np.array((head + [int(i) for i in ids])[:length], dtype=np.int64))
+    return coded
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateText:
+    """Adapters of a language model, as released, with the budget that paid for them."""
+
+    kind: ClassVar[str] = "language model of all documents"
+
+    tensors: dict[str, NDArray[np.float32]]
+    training: TextTraining
+    budget: TextBudget
+    scale: float
+    eta: float
+    records: int
+    documents: int
+    layers: tuple[str, ...]
+    secure: bool = True
+    transposed: bool = False
+    #: Weights that were trained.
+    size: int = field(default=0)
+
+    @property
+    def file_endings(self) -> tuple[str, ...]:
+        """The endings of the files that it can be written to."""
+        return (".safetensors",)
+
+    @property
+    def certificate_(self) -> Certificate:
+        """The certificate of η for every document, or every person."""
+        return self.budget.certificate(secure=self.secure)
+
+    @property
+    def calibration_(self) -> Calibration:
+        """The noise of every step and the certificate of all of them together."""
+        noise = GaussianNoise(self.scale, self.size)
+        details = {
+            "mu": self.budget.normal_mu,
+            "documents": self.documents if self.budget.unit is None else None,
+            "persons": None if self.budget.unit is None else self.records,
+            "training": asdict(self.training),
+            "budget": self.budget.to_dict(),
+            "layers": list(self.layers),
+            "curve": self.budget.readings(),
+        }
+        return Calibration(noise, self.certificate_, self.eta, "gradient", 1, details)
+
+    def certificate_fields(self) -> dict[str, object]:
+        """Return the fields of its certificate."""
+        return self.calibration_.certificate_fields(
+            self.kind, secure_source=self.secure, unit=self.budget.unit
+        )
+
+    def file_writer(self, path: Path) -> Writer:  # noqa: ARG002
+        """Return a function that writes the tensors."""
+        return tensor_writer(self.tensors, {"format": "pt"})
+
+    def adapter_config(self, base: str) -> dict[str, object]:
+        """Return the configuration with which peft reads the tensors."""
+        return {
+            "peft_type": "LORA",
+            "task_type": "CAUSAL_LM",
+            "base_model_name_or_path": base,
+            "r": self.training.rank,
+            "lora_alpha": self.training.rank,
+            "lora_dropout": 0.0,
+            "bias": "none",
+            "fan_in_fan_out": self.transposed,
+            "inference_mode": True,
+            "target_modules": list(self.layers),
+        }
+
+
+def released_tensors(adapted: AdaptedModel) -> dict[str, NDArray[np.float32]]:
+    """Return the matrices of all adapters under peft's names."""
+    tensors = {}
+    for adapter in adapted.adapters:
+        down, up = tensor_names(adapter.name)
+        tensors[down] = np.ascontiguousarray(adapter.down.numpy())
+        tensors[up] = np.ascontiguousarray(adapter.up.numpy())
+    return tensors
+
+
+@dataclass
+class TextRun:
+    """One training, from the base model and public settings to a release.
+
+    The budget is fixed here, before a document is used; :meth:`train` continues a stored state.
+    """
+
+    model: Module
+    training: TextTraining
+    records: TextRecords
+    eta: float
+    unit: str | None = None
+    seed: int | None = None
+    adapted: AdaptedModel = field(init=False)
+    budget: TextBudget = field(init=False)
+
+    def __post_init__(self) -> None:
+        checked_eta(self.eta)
+        with ONE_AT_A_TIME, no_warnings:
+            self.adapted = AdaptedModel(self.model, self.training.rank, language_losses)
+            check_model(self.adapted, self.training.length)
+        self.budget = TextBudget.for_training(self.eta, self.training, self.adapted.size, self.unit)
+        if self.seed is not None:
+            self.budget = replace(self.budget, source=Noise(1.0, seed=self.seed).source_of(0))
+
+    @property
+    def scale(self) -> float:
+        """Standard deviation of the noise of a coordinate of a step's sum."""
+        return self.budget.noise_scale(self.training, len(self.records.documents))
+
+    def train(
+        self,
+        *,
+        state: TrainingState | None = None,
+        keep: Callable[[TrainingState], None] = lambda _state: None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> PrivateText:
+        """Train and return the release.
+
+        Guarantee: whoever knows all other records and sees the result gains at most ``eta`` over
+        guessing which of two records was trained on: for every record, replace-one, without a
+        confidence level.
+        Theorem: X31 (proofs/networks.md).
+        """
+        noise = Noise(self.scale, seed=self.seed)
+        with ONE_AT_A_TIME, no_warnings, self.adapted.attached():
+            last = train_adapters(
+                self.adapted,
+                self.records,
+                self.training,
+                noise,
+                state=state,
+                keep=keep,
+                progress=progress,
+            )
+        return self.release(last.mean)
+
+    def release(self, weights: FloatArray) -> PrivateText:
+        """Return the release with these weights, a function of noisy sums."""
+        self.adapted.weights = weights
+        return PrivateText(
+            released_tensors(self.adapted),
+            self.training,
+            self.budget,
+            self.scale,
+            self.eta,
+            len(self.records),
+            len(self.records.documents),
+            tuple(adapter.name for adapter in self.adapted.adapters),
+            self.seed is None,
+            any(hasattr(adapter.layer, "nf") for adapter in self.adapted.adapters),
+            self.adapted.size,
+        )
+
+
+def mean_loss(adapted: AdaptedModel, records: TextRecords) -> float:
+    """Return the mean loss of documents that have one (for the owner only)."""
+    total, counted = 0.0, 0
+    plain = replace(records, starts=None)
+    for indices, batch in plain.blocks(np.arange(len(records.documents)), adapted.vocabulary):
+        losses = adapted.losses(batch)[: len(indices)]
+        scored = batch.mask[: len(indices)].sum(axis=1) > 1
+        total, counted = total + float(losses[scored].sum()), counted + int(scored.sum())
+    return total / counted if counted else math.nan
+
+
+# ── For the owner only: computed without a budget, and stored nowhere ─────────────────────────────
+
+
+def trial_losses(
+    run: TextRun, stage: Callable[[str], Callable[[int, int], None] | None]
+) -> tuple[float, float, float]:
+    """Return the mean losses of base, private and usual adapters on a fifth of the records.
+
+    Trained on the other records with the same settings, once with noise and once without noise and
+    clips.
+    """
+    count = len(run.records)
+    tested = np.random.default_rng(0).permutation(count)[: max(1, count // _KEPT_BACK)]
+    held, rest = run.records.split(tested)
+    adapted, found = run.adapted, []
+    seed = None if run.seed is None else run.seed + 1
+    noises = {"trial with noise": Noise(run.scale, seed=seed), "trial without noise": Silence()}
+    with ONE_AT_A_TIME, no_warnings, adapted.attached():
+        adapted.weights = np.zeros(adapted.size)
+        found.append(mean_loss(adapted, held))
+        for name, noise in noises.items():
+            settings = run.training
+            if isinstance(noise, Silence):
+                settings = replace(settings, clip=_NO_CLIP)
+            last = train_adapters(adapted, rest, settings, noise, progress=stage(name))
+            adapted.weights = last.mean
+            found.append(mean_loss(adapted, held))
+    return found[0], found[1], found[2]

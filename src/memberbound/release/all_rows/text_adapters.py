@@ -1,0 +1,242 @@
+"""Low-rank adapters on a frozen language model, and gradients of single documents (X31).
+
+An adapter adds ``scale·B·A·x`` to the output of a linear layer.  The down-projection A is public
+(a seeded draw) and stays fixed; B starts at zero and is trained.  Every document of a batch gets a
+copy of B of its own, so that one backward pass returns the gradient of every document.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.errors import InputError
+from memberbound.numerics.rounding import FloatArray
+from memberbound.release.all_rows.network_modules import torch_module
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
+
+#: Relative difference allowed between two computations of one gradient (single precision).
+_TOLERANCE = 1e-3
+#: Seed of the public down-projections.
+_SEED = 31
+
+
+@dataclass(eq=False)
+class Adapter:
+    """An adapter of one linear layer: A is (rank, inputs), B is (outputs, rank)."""
+
+    name: str
+    layer: Module
+    down: Tensor
+    up: Tensor
+    scale: float
+    #: Copies of B, one for every document of a batch, while gradients are computed.
+    copies: Tensor | None = None
+
+    def add(self, _layer: Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        """Return the output of the layer with that of the adapter (a forward hook)."""
+        inner = inputs[0] @ self.down.T
+        if self.copies is None:
+            added = inner @ self.up.T
+        elif inner.dim() == 2:  # one vector per document, as in a head of classes
+            added = (inner[:, None, :] @ self.copies.transpose(1, 2))[:, 0, :]
+        else:
+            added = inner @ self.copies.transpose(1, 2)
+        return output + self.scale * added
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Documents of one length: token ids, and the mask of the tokens that are there."""
+
+    ids: NDArray[np.int64]
+    mask: NDArray[np.bool_]
+    #: Classes of the documents, for a classifier.
+    labels: NDArray[np.int64] | None = None
+
+
+#: The loss of every document of a batch, from the model's answers.
+Losses = Callable[[Any, Batch], Any]
+
+
+class AdaptedModel:
+    """A frozen model with adapters on its linear layers; ``weights`` is one vector of all B."""
+
+    def __init__(self, model: Module, rank: int, losses: Losses) -> None:
+        torch = torch_module()
+        self.model = model.requires_grad_(False).eval()
+        self.rank = rank
+        self._losses = losses
+        generator = torch.Generator().manual_seed(_SEED)
+        self.adapters = []
+        for name, layer in _linear_layers(self.model):
+            outputs, inputs = _sizes(layer)
+            down = torch.randn(rank, inputs, generator=generator) / math.sqrt(inputs)
+            up = torch.zeros(outputs, rank)
+            self.adapters.append(Adapter(name, layer, down, up, 1.0))
+        if not self.adapters:
+            raise InputError("lm must be a model with linear layers in blocks, got one without.")
+
+    @property
+    def size(self) -> int:
+        """The number of trained weights."""
+        return sum(adapter.up.numel() for adapter in self.adapters)
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of answers of the model for a token."""
+        return int(getattr(self.model.config, "vocab_size", 1))
+
+    @property
+    def weights(self) -> FloatArray:
+        """The trained weights as one vector."""
+        parts = [adapter.up.double().numpy().ravel() for adapter in self.adapters]
+        return np.concatenate(parts)
+
+    @weights.setter
+    def weights(self, vector: FloatArray) -> None:
+        torch, start = torch_module(), 0
+        for adapter in self.adapters:
+            end = start + adapter.up.numel()
+            part = torch.from_numpy(np.ascontiguousarray(vector[start:end]))
+            adapter.up = part.view_as(adapter.up).to(adapter.up.dtype)
+            start = end
+
+    @contextmanager
+    def attached(self) -> Iterator[Module]:
+        """Attach the adapters to the layers."""
+        hooks = [each.layer.register_forward_hook(each.add) for each in self.adapters]
+        try:
+            yield self.model
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def losses(self, batch: Batch) -> FloatArray:
+        """Return the loss of every document."""
+        with torch_module().no_grad():
+            found = self._losses(self.model, batch)
+        return np.asarray(found.double().numpy())
+
+    def gradients(self, batch: Batch) -> list[Tensor]:
+        """Return the gradient of every document: a tensor (documents, weights) for each adapter."""
+        torch, rows = torch_module(), len(batch.ids)
+        copies = []
+        for adapter in self.adapters:
+            copy = adapter.up.expand(rows, *adapter.up.shape).clone().requires_grad_(True)
+            adapter.copies = copy
+            copies.append(copy)
+        try:
+            # A sum over documents, each of which depends on its own copies alone.
+            total = self._losses(self.model, batch).sum()
+            found = torch.autograd.grad(total, copies, allow_unused=True)
+        finally:
+            for adapter in self.adapters:
+                adapter.copies = None
+        unused = [a.name for a, g in zip(self.adapters, found, strict=True) if g is None]
+        if unused:
+            raise InputError(f"lm must use every layer with an adapter, got no use of {unused[0]}.")
+        return [gradient.reshape(rows, -1) for gradient in found]
+
+
+def _linear_layers(model: Module) -> list[tuple[str, Module]]:
+    """Return the linear layers inside the blocks of a model, by name."""
+    torch = torch_module()
+    conv = torch_module("transformers.pytorch_utils").Conv1D
+    found = []
+    for name, layer in model.named_modules():
+        parts = name.split(".")
+        if isinstance(layer, (torch.nn.Linear, conv)) and any(part.isdigit() for part in parts):
+            found.append((name, layer))
+    return found
+
+
+def _sizes(layer: Module) -> tuple[int, int]:
+    """Return the numbers of outputs and inputs of a linear layer."""
+    if hasattr(layer, "nf"):  # Conv1D of transformers keeps the transposed matrix
+        inputs, outputs = layer.weight.shape
+    else:
+        outputs, inputs = layer.weight.shape
+    return int(outputs), int(inputs)
+
+
+def language_losses(model: Module, batch: Batch) -> Tensor:
+    """Return the mean loss of the tokens of every document, 0 for one without.
+
+    Documents are padded at their end, where a causal model's earlier tokens do not look.
+    """
+    torch = torch_module()
+    ids, mask = torch.from_numpy(batch.ids), torch.from_numpy(batch.mask)
+    logits = model(input_ids=ids).logits[:, :-1]
+    losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
+    scored = mask[:, 1:]
+    return torch.where(scored, losses, 0.0).sum(1) / scored.sum(1).clamp(min=1)
+
+
+# ── Probes: a document's gradient belongs to that document alone ──────────────────────────────────
+
+
+def check_model(adapted: AdaptedModel, length: int) -> None:
+    """Refuse a model that mixes the documents of a batch, or remembers documents.
+
+    The probe's documents are public: token ids drawn from a seed.  A document's gradient must be
+    the same alone, at other places and beside other documents, with trained adapters too.
+    """
+    torch = torch_module()
+    batch_norm = torch.nn.modules.batchnorm._BatchNorm
+    mixing = next((n for n, m in adapted.model.named_modules() if isinstance(m, batch_norm)), None)
+    if mixing is not None:
+        raise InputError(
+            f"lm must treat every document by itself, got batch normalisation in {mixing!r}."
+        )
+    rng = np.random.default_rng(_SEED)
+    width = min(length, 8)
+    tokens = rng.integers(0, adapted.vocabulary, (4, width))
+    full = np.ones((4, width), dtype=np.bool_)
+    part = full.copy()
+    part[1:3, width // 2 :] = False
+    before = {name: t.clone() for name, t in adapted.model.state_dict().items()}
+    old = adapted.weights
+    try:
+        adapted.weights = rng.normal(size=adapted.size) / math.sqrt(adapted.rank)
+        with adapted.attached():
+            alone = _probe(adapted, tokens[:1], full[:1], 0)
+            beside = [
+                _probe(adapted, tokens, full, 0),
+                _probe(adapted, np.roll(tokens, 2, axis=0), np.roll(part, 2, axis=0), 2),
+                _probe(adapted, tokens[[0, 0, 0, 0]], full, 3),
+                _probe(adapted, tokens[:1], full[:1], 0),
+            ]
+    except (RuntimeError, IndexError, ValueError, TypeError) as problem:
+        raise InputError(f"lm must be a model that trains on any documents: {problem}") from None
+    finally:
+        adapted.weights = old
+    allowed = _TOLERANCE * (float(np.linalg.norm(alone)) + _TOLERANCE)
+    if not all(float(np.linalg.norm(other - alone)) <= allowed for other in beside):
+        raise InputError(
+            "lm must treat every document by itself, got a model whose gradient of a document "
+            "depends on the other documents of a batch or on random numbers."
+        )
+    changed = [n for n, t in adapted.model.state_dict().items() if not torch.equal(t, before[n])]
+    if changed:
+        raise InputError(
+            f"lm must remember nothing it is trained on, got a change of {changed[0]!r}."
+        )
+
+
+def _probe(
+    adapted: AdaptedModel, ids: NDArray[np.int64], mask: NDArray[np.bool_], row: int
+) -> FloatArray:
+    """Return the gradient of one document of a batch."""
+    labels = np.zeros(len(ids), dtype=np.int64)
+    parts = adapted.gradients(Batch(ids, mask, labels))
+    return np.concatenate([part[row].double().numpy() for part in parts])

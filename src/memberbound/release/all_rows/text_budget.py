@@ -1,0 +1,94 @@
+"""The privacy budget of a language model's training: sampled noisy steps, replace-one (X31)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from memberbound.errors import InputError
+from memberbound.games import NeighbourGame
+from memberbound.numerics.rounding import up
+from memberbound.quantities import Certificate
+from memberbound.release.all_rows.networks import NetworkBudget
+from memberbound.release.all_rows.text_training import TextTraining, record_reach
+from memberbound.release.budget import Budget, release_slack
+from memberbound.release.noise import SAMPLER_ASSUMPTION, checked_eta
+
+_DOCUMENT = (
+    "A record is a document. Neighbours differ in one document, which is replaced; the number of "
+    "documents is public. Equal or similar documents are different records."
+)
+_PERSON = (
+    "A person is one value of {unit!r} with all of their documents, which together have the "
+    "influence of one; a document without a value there is a person of its own. Neighbours differ "
+    "in one person, all of whose documents are replaced, whatever their number; the number of "
+    "persons is public."
+)
+_ASSUMPTIONS = (
+    "The base model, its tokenizer and all settings are public: they were made and chosen without "
+    "the documents. A document that the base model was trained on is outside the promise.",
+    "Other records do not depend on the record in question, and nothing else about the documents "
+    "is published: neither losses nor texts that were generated and selected by looking at them.",
+    "The model computes a document's gradient from that document and the weights alone, also in "
+    "its rounding: nothing in it mixes the documents of a batch.",
+    "Which documents a step takes stays secret.",
+    "The file conforms to the specification of its format: one that is malformed is refused, and "
+    "the certificate does not cover the refusal.",
+    SAMPLER_ASSUMPTION,
+)
+_SEEDED = "The noise comes from a seed: nobody who may know it is protected."
+
+
+@dataclass
+class TextBudget(NetworkBudget):
+    """The budget of ``steps`` noisy steps on samples of documents or of persons.
+
+    Guarantee, theorem: as :class:`~memberbound.release.all_rows.networks.NetworkBudget`.
+    """
+
+    @classmethod
+    def for_training(
+        cls, eta: float, training: TextTraining, weights: int, unit: str | None = None
+    ) -> TextBudget:
+        """Return the budget with the least noise that keeps η over all steps."""
+        slack = release_slack(weights * training.steps)
+        if slack >= checked_eta(eta):
+            raise InputError(
+                f"eta must be above what floating-point noise of {weights} weights adds, "
+                f"got {eta!r}: take a smaller rank."
+            )
+        paid = Budget(1.0, slack, unit=unit)
+        made = cls.calibrate(eta, paid, training.sample_rate, training.steps)
+        assert isinstance(made, TextBudget)
+        mu = made.normal_mu
+        return made if mu is None else replace(made, mu=mu)
+
+    @property
+    def normal_mu(self) -> float | None:  # type: ignore[override]
+        """The shift of the normal pair of steps that take every record; None for samples."""
+        if self.training.sample_rate < 1.0:
+            return None
+        mu: float = self.training.curve("replace-one").mu  # type: ignore[attr-defined]
+        return mu
+
+    def noise_scale(self, training: TextTraining, documents: int) -> float:
+        """Return the standard deviation of the noise of a coordinate of a step's sum."""
+        return up(self.training.noise_multiplier * record_reach(training.clip, documents), 2)
+
+    def certificate(self, *, secure: bool = True) -> Certificate:
+        """Return the certificate of η for every document, or every person."""
+        record = _DOCUMENT if self.unit is None else _PERSON.format(unit=self.unit)
+        assumed = (record, *_ASSUMPTIONS, *(() if secure else (_SEEDED,)))
+        theorems = ("X12", "X22", "X31") if self.unit is None else ("X12", "X22", "X26", "X31")
+        return Certificate("eta", self.curve().eta, "upper", NeighbourGame(), theorems, assumed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a reader needs to compute the curve again."""
+        steps = self.training
+        return {
+            "noise_multiplier": steps.noise_multiplier,
+            "sample_rate": steps.sample_rate,
+            "steps": steps.steps,
+            "slack": self.slack,
+            "unit": self.unit,
+        }

@@ -1,0 +1,195 @@
+"""Files of a language model's training: the folder that is published, and a stopped run's state."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+import numpy as np
+
+from memberbound.errors import InputError
+from memberbound.files import make_private_folder, sync_folder, write_atomically, write_text
+from memberbound.learners.adapters import CONFIG_FILE, WEIGHTS_FILE
+from memberbound.quantities import percent
+from memberbound.release.all_rows.text import PrivateText
+from memberbound.release.all_rows.text_training import TrainingState
+from memberbound.release.release_file import json_page, safetensors, tensor_writer
+from memberbound.release.saving import save
+
+#: Beside the output folder, for a run that is not complete.
+RUN_ENDING, _DRAFT_ENDING = ".run", ".draft"
+_STATE_FILE, _ABOUT = "state.safetensors", "memberbound"
+#: Seconds between two stored states.
+_SECONDS = 10.0
+
+
+def check_folder_free(out: str | Path) -> Path:
+    """Return the path of a new folder, or refuse it before any work is done."""
+    path = Path(out)
+    if path.exists():
+        raise InputError(f"out must not exist yet, got {str(out)!r}. Name another folder.")
+    if not path.parent.is_dir():
+        raise InputError(f"out must be in an existing folder, got {str(out)!r}.")
+    return path
+
+
+def write_release(released: PrivateText, out: Path, base: str) -> None:
+    """Write the folder that is published: adapters, certificate and a page for people.
+
+    The folder appears whole or not at all.
+    """
+    draft = out.with_name(out.name + _DRAFT_ENDING)
+    if draft.exists():
+        shutil.rmtree(draft)
+    draft.mkdir()
+    try:
+        save(released, draft / WEIGHTS_FILE)
+        write_text(json_page(released.adapter_config(base)), draft / CONFIG_FILE)
+        write_text(model_card(released, base), draft / "README.md")
+        sync_folder(draft)
+        draft.rename(out)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    sync_folder(out.parent)
+
+
+def model_card(released: PrivateText, base: str) -> str:
+    """Return the page for people: what is promised, what is not, and how to use the adapters."""
+    budget, training = released.budget, released.training
+    who = "document" if budget.unit is None else "person"
+    most = percent(budget.success_upper(released.certificate_.value), "upper")
+    steps = budget.training
+    noise = f"{steps.noise_multiplier:.6g}, {steps.sample_rate:g}, {steps.steps}"
+    assumptions = "\n".join(f"* {text}" for text in released.certificate_.assumptions)
+    return f"""---
+library_name: peft
+tags: [lora, differential-privacy, membership-inference]
+---
+# Adapters that hide every {who}
+
+Nobody who knows all other {who}s, the base model `{base}` and these adapters is right about whether
+any one {who} was trained on more than {most} of the time (guessing blindly: 50 %).
+
+| | |
+|---|---|
+| {who}s | {released.records} |
+| η | {percent(released.certificate_.value, "upper")} |
+| noise multiplier, sampling rate, steps | {noise} |
+| rank, tokens of a document at most | {training.rank}, {training.length} |
+
+Not promised: facts that many {who}s share, their common style, and texts that the base model knew
+before. Whatever is made of the adapters (merging, texts, further training on other data) keeps the
+promise.
+
+## What the promise assumes
+
+{assumptions}
+
+## Use
+
+```python
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("{base}"), "this folder")
+```
+
+`{WEIGHTS_FILE}.certificate.json` holds the certificate and everything that it is computed from.
+"""
+
+
+class UnstoredRun:
+    """A run without an output folder: it starts anew."""
+
+    entry_id: str | None = None
+
+    def state(self, size: int) -> TrainingState:
+        """Return the state before the first step."""
+        return TrainingState.start(size)
+
+    def keep(self, state: TrainingState) -> None:
+        """Store nothing."""
+
+    def remove(self) -> None:
+        """Remove nothing."""
+
+
+@dataclass
+class StoredRun(UnstoredRun):
+    """The private folder of a run that is not complete: noisy states and public settings only."""
+
+    folder: Path
+    settings: Mapping[str, object]
+    #: Name of the run's entry in a ledger, on the disk before the entry is.
+    entry_id: str | None = None
+    _written: float | None = None
+
+    @property
+    def file(self) -> Path:
+        """The file with the last stored state."""
+        return self.folder / _STATE_FILE
+
+    def keep(self, state: TrainingState) -> None:
+        """Store a state, at most every few seconds."""
+        if self._written is not None and monotonic() - self._written < _SECONDS:
+            return
+        make_private_folder(self.folder)
+        arrays = {k: getattr(state, k) for k in ("weights", "first", "second", "mean")}
+        about = {"step": state.step, "entry": self.entry_id, "settings": dict(self.settings)}
+        write = tensor_writer(arrays, {_ABOUT: json.dumps(about, sort_keys=True)})
+        write_atomically(self.file, write, True, private=True)
+        self._written = monotonic()
+
+    def state(self, size: int) -> TrainingState:
+        """Return the stored state of a run with the same settings, or store that of a new one."""
+        if not self.file.is_file():
+            start = TrainingState.start(size)
+            self.keep(start)
+            return start
+        try:
+            with safetensors("safetensors").safe_open(str(self.file), framework="numpy") as file:
+                about = json.loads((file.metadata() or {})[_ABOUT])
+                arrays = {name: np.array(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
+            state = TrainingState(int(about["step"]), **arrays)
+            stored, self.entry_id = about["settings"], str(about["entry"])
+        except Exception as error:  # a parser of a damaged file may raise anything
+            raise InputError(
+                f"resume must find the state of the stopped run, got {_STATE_FILE}, which is "
+                f"damaged ({type(error).__name__}). Remove {str(self.folder)!r} and start again."
+            ) from None
+        wanted = json.loads(json.dumps(dict(self.settings)))
+        different = [k for k in wanted if stored.get(k) != wanted[k]]
+        if different or state.weights.shape != (size,):
+            what = different[0] if different else "lm"
+            raise InputError(
+                f"resume must continue with the settings of the stopped run, got another {what}. "
+                f"Give the same ones, or remove {str(self.folder)!r}."
+            )
+        return state
+
+    def remove(self) -> None:
+        """Remove the folder once the release is written."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def open_run(out: Path | None, settings: Mapping[str, object], *, resume: bool) -> UnstoredRun:
+    """Return the run that is stored beside an output folder, or a new one."""
+    if out is None:
+        if resume:
+            raise InputError("resume must come with out, the folder of the stopped run.")
+        return UnstoredRun()
+    run = StoredRun(out.with_name(out.name + RUN_ENDING), settings, secrets.token_hex(8))
+    if run.file.is_file() and not resume:
+        raise InputError(
+            f"out must not have a stopped run, got {str(run.folder)!r}. Continue it with --resume, "
+            "or remove that folder."
+        )
+    if resume and not run.file.is_file():
+        raise InputError(f"resume must find a stopped run of {str(out)!r}, got none.")
+    return run

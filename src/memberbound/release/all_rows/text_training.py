@@ -1,0 +1,300 @@
+"""Noisy steps on a language model's adapters: samples of records, clipped sums, Adam (X31).
+
+Everything that a step keeps is computed from the noisy sum: a stopped run continues from its last
+stored state without a second charge (proofs/networks.md, claim 5).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.errors import InputError, fraction, positive, whole_number
+from memberbound.numerics.rounding import FloatArray, up
+from memberbound.release.all_rows.clipping import path_sensitivity
+from memberbound.release.all_rows.network_modules import torch_module
+from memberbound.release.all_rows.network_training import (
+    clip_factors,
+    sample_rows,
+    sum_clipped,
+)
+from memberbound.release.all_rows.text_adapters import AdaptedModel, Batch
+from memberbound.release.budget import noisy_release
+from memberbound.release.randomness import SECURE, InsecureSource, RandomSource
+
+#: Decay of Adam's two means.
+_FIRST, _SECOND = 0.9, 0.95
+#: Numbers of one block's logits, and most documents in it.
+_BLOCK_NUMBERS, _MOST_ROWS = 2**23, 64
+#: Documents are padded to the length, or to one of its halves: a rule of the document alone.
+_HALVINGS = 2
+
+
+@dataclass(frozen=True)
+class TextTraining:
+    """How to train: public numbers, chosen without the documents.
+
+    Every step takes each record with probability ``sample_rate``.  ``rate`` is the size of one of
+    Adam's steps per weight; ``averaged`` is the share of the steps, at the end, whose weights are
+    averaged.
+    """
+
+    steps: int
+    sample_rate: float
+    rate: float
+    rank: int
+    length: int
+    clip: float = 1.0
+    averaged: float = 0.5
+
+    def __post_init__(self) -> None:
+        whole_number("steps", self.steps, at_least=1)
+        whole_number("rank", self.rank, at_least=1)
+        whole_number("length", self.length, at_least=2)
+        fraction("sample_rate", self.sample_rate, open_left=True)
+        fraction("averaged", self.averaged)
+        positive("rate", self.rate)
+        positive("clip", self.clip)
+
+
+@dataclass(frozen=True, eq=False)
+class TextRecords:
+    """Token ids of documents; with ``starts``, those of record k begin at document starts[k]."""
+
+    documents: Sequence[NDArray[np.int64]]
+    length: int
+    starts: NDArray[np.int64] | None = None
+    labels: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return len(self.documents) if self.starts is None else len(self.starts)
+
+    @cached_property
+    def widths(self) -> NDArray[np.int64]:
+        """The padded length of every document, a function of its own length."""
+        steps = [max(2, -(-self.length // 2**k)) for k in range(_HALVINGS, -1, -1)]
+        sizes = np.array([len(ids) for ids in self.documents], dtype=np.int64)
+        return np.array(steps)[np.searchsorted(steps, np.minimum(sizes, self.length))]
+
+    def batch(self, indices: NDArray[np.int64], rows: int, width: int) -> Batch:
+        """Return documents as a batch of fixed shape; missing rows are empty documents."""
+        ids, mask = np.zeros((rows, width), np.int64), np.zeros((rows, width), np.bool_)
+        for row, index in enumerate(indices):
+            tokens = self.documents[index][:width]
+            ids[row, : len(tokens)], mask[row, : len(tokens)] = tokens, True
+        labels = None
+        if self.labels is not None:
+            labels = np.full(rows, -1, dtype=np.int64)
+            labels[: len(indices)] = self.labels[indices]
+        return Batch(ids, mask, labels)
+
+    def blocks(
+        self, sample: NDArray[np.int64], vocabulary: int
+    ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
+        """Yield the documents of sampled records in blocks, whose shape is that of each document.
+
+        With persons, all documents have one width and those of a person keep their order.
+        """
+        if self.starts is None:
+            widths = self.widths[sample]
+            groups = [(int(w), sample[widths == w]) for w in np.unique(widths)]
+        else:
+            ends = np.append(self.starts[1:], len(self.documents))
+            parts = [np.arange(self.starts[k], ends[k]) for k in sample]
+            groups = [(self.length, np.concatenate(parts or [np.arange(0)]))]
+        for width, documents in groups:
+            rows = max(1, min(_MOST_ROWS, _BLOCK_NUMBERS // (width * vocabulary)))
+            for first in range(0, len(documents), rows):
+                part = documents[first : first + rows]
+                yield part, self.batch(part, rows, width)
+
+    def split(self, chosen: NDArray[np.int64]) -> tuple[TextRecords, TextRecords]:
+        """Return the chosen records and the others."""
+        inside = np.zeros(len(self), dtype=np.bool_)
+        inside[chosen] = True
+        return self._take(np.flatnonzero(inside)), self._take(np.flatnonzero(~inside))
+
+    def _take(self, records: NDArray[np.int64]) -> TextRecords:
+        starts, documents = None, records
+        if self.starts is not None:
+            sizes = np.diff(self.starts, append=len(self.documents))
+            parts = [self.starts[k] + np.arange(sizes[k]) for k in records]
+            documents = np.concatenate(parts or [np.arange(0)])
+            starts = np.cumsum(sizes[records]) - sizes[records]
+        labels = None if self.labels is None else self.labels[documents]
+        return TextRecords([self.documents[k] for k in documents], self.length, starts, labels)
+
+
+def record_reach(clip: float, documents: int) -> float:
+    """Return how far one record can move the computed sum of a sample, from above (claim 2).
+
+    Blocks may hold a single document, and there is one incomplete block for each width.
+    """
+    return up(path_sensitivity(clip, documents + _HALVINGS + 1, 1) - clip, 4)
+
+
+def sampled_sum(
+    adapted: AdaptedModel,
+    records: TextRecords,
+    sample: NDArray[np.int64],
+    clip: float,
+    advance: Callable[[int], None] = lambda _documents: None,
+) -> FloatArray:
+    """Return the sum of the clipped gradients of sampled records, in double precision.
+
+    Guarantee: no record adds more than ``clip`` in length.  The gradient of a person is the mean
+    over their documents, added one at a time in their own order, and clipped as one.
+    Memory: one block and, with persons, one gradient more, whatever the sample.
+    """
+    torch = torch_module()
+    total = torch.zeros(adapted.size, dtype=torch.float64)
+    owner = _owners(records)
+    person, inside, count = -1, torch.zeros_like(total), 0
+
+    def close() -> None:
+        nonlocal total
+        if count:
+            kept = torch.ones(1, dtype=torch.bool)
+            mean = (inside / count)[None, :]
+            total += (clip_factors([mean], kept, clip)[:, None] * torch.nan_to_num(mean))[0]
+
+    for indices, batch in records.blocks(sample, adapted.vocabulary):
+        parts = adapted.gradients(batch)
+        if owner is None:
+            kept = torch.arange(len(batch.ids)) < len(indices)
+            total += torch.cat(sum_clipped(parts, kept, clip))
+        else:
+            gradients = torch.cat(parts, dim=1).double()
+            for row, index in enumerate(indices):
+                if owner[index] != person:
+                    close()
+                    person, inside, count = owner[index], torch.zeros_like(total), 0
+                inside += gradients[row]
+                count += 1
+        advance(len(indices))
+    close()
+    return np.asarray(total.numpy())
+
+
+def _owners(records: TextRecords) -> NDArray[np.int64] | None:
+    if records.starts is None:
+        return None
+    ends = np.append(records.starts[1:], len(records.documents))
+    return np.repeat(np.arange(len(records.starts)), ends - records.starts)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingState:
+    """What a run has after some steps: functions of noisy sums, so it may be stored and read."""
+
+    step: int
+    weights: FloatArray
+    first: FloatArray
+    second: FloatArray
+    mean: FloatArray
+
+    @classmethod
+    def start(cls, size: int) -> TrainingState:
+        """Return the state before the first step."""
+        return cls(0, *(np.zeros(size) for _ in range(4)))
+
+    def next(self, noisy: FloatArray, spread: float, training: TextTraining) -> TrainingState:
+        """Return the state after a noisy mean gradient whose coordinates have noise ``spread``.
+
+        Adam, except that the known variance of the noise is taken off the second mean: what is left
+        measures the gradient.
+        """
+        step = self.step + 1
+        first = _FIRST * self.first + (1 - _FIRST) * noisy
+        second = _SECOND * self.second + (1 - _SECOND) * np.square(noisy)
+        size = first / (1 - _FIRST**step)
+        square = second / (1 - _SECOND**step)
+        scale = np.sqrt(np.maximum(square - spread**2, (spread / 2) ** 2) + 1e-30)
+        weights = self.weights - training.rate * size / scale
+        kept = max(1, math.ceil(training.steps * training.averaged))
+        taken = step - (training.steps - kept)
+        mean = self.mean if taken < 1 else self.mean + (weights - self.mean) / taken
+        return TrainingState(step, weights, first, second, mean)
+
+
+@dataclass
+class Noise:
+    """The noise of every step: one scale, drawn at most once for a step that is kept."""
+
+    scale: float
+    source: RandomSource = SECURE
+    #: For rehearsals: the steps' sources, so that a continued run draws what a whole one does.
+    seed: int | None = None
+    released: list[int] = field(default_factory=list)
+
+    def source_of(self, step: int) -> RandomSource:
+        """Return the source of a step's coins and noise."""
+        return self.source if self.seed is None else InsecureSource(self.seed * 2**24 + step)
+
+    def measure(self, step: int, total: FloatArray, source: RandomSource) -> FloatArray:
+        """Return the sum of a step plus noise on the grid; a step is measured once."""
+        if step in self.released:
+            raise RuntimeError(f"step {step} was measured before.")
+        self.released.append(step)
+        return noisy_release(total, self.scale, source)
+
+
+class Silence(Noise):
+    """No noise, for comparisons that only the owner sees."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+
+    def measure(self, step: int, total: FloatArray, source: RandomSource) -> FloatArray:  # noqa: ARG002
+        """Return the sum itself."""
+        return total
+
+
+def train_adapters(
+    adapted: AdaptedModel,
+    records: TextRecords,
+    training: TextTraining,
+    noise: Noise,
+    *,
+    state: TrainingState | None = None,
+    keep: Callable[[TrainingState], None] = lambda _state: None,
+    progress: Callable[[int, int], None] | None = None,
+) -> TrainingState:
+    """Train adapters by noisy steps from ``state`` on, and return the last state.
+
+    ``keep`` gets the state after every step.
+
+    Guarantee: nothing of ``records`` enters a state but through sums of gradients clipped at
+    ``training.clip``, of Poisson samples, with noise N(0, scale²) on a grid, ``training.steps`` of
+    them however often the run was stopped.
+    Theorem: proofs/networks.md, claims 1 to 3 and 5.
+    """
+    current = TrainingState.start(adapted.size) if state is None else state
+    expected = training.sample_rate * len(records)
+    whole = max(1, round(training.sample_rate * len(records.documents)))
+    for step in range(current.step, training.steps):
+        source = noise.source_of(step)
+        adapted.weights = current.weights
+        sample = sample_rows(len(records), training.sample_rate, source)
+        done = 0
+
+        def advance(documents: int, step: int = step) -> None:
+            nonlocal done
+            done = min(whole, done + documents)
+            if progress is not None:
+                progress(step * whole + done, training.steps * whole)
+
+        total = sampled_sum(adapted, records, sample, training.clip, advance)
+        # From here on nothing but the noisy sum is used: post-processing.
+        noisy = noise.measure(step, total, source) / expected
+        current = current.next(noisy, noise.scale / expected, training)
+        if not np.isfinite(current.weights).all():
+            raise InputError("training must stay finite: take a smaller rate.")
+        keep(current)
+    return current

@@ -1,0 +1,303 @@
+"""The verb ``protect-text``: fine-tune a language model so that no document can be recognised.
+
+Losses and notes are computed from the secret documents, on a trial model of four fifths of them
+that is thrown away.  They are for the owner, neither stored nor covered by the certificate.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from memberbound.answers import INTERNAL, CertifiedAnswer, EstimateOf, Given, computed
+from memberbound.declarations import (
+    Column,
+    Eta,
+    InputFile,
+    InsecureSeed,
+    LedgerFile,
+    Option,
+    OutputFile,
+)
+from memberbound.errors import whole_number
+from memberbound.learners.language_models import check_folder, load_language_model
+from memberbound.leaves import load_leaf
+from memberbound.quantities import Certificate, decimals, marked, percent, significant
+from memberbound.release.budget import Budget, CurveReadings
+from memberbound.release.ledger_file import entered
+from memberbound.release.noise import checked_eta
+from memberbound.tables.texts import Documents, read_secret_documents
+
+if TYPE_CHECKING:
+    from memberbound.release.all_rows.text import PrivateText
+
+_OWN_EYES = (
+    "losses and notes are computed from the secret documents, on a trial model of four fifths of "
+    "them that is thrown away: they are for you alone, and the certificate does not cover them. Do "
+    "not publish them with the model"
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class TextProtection(CertifiedAnswer):
+    """Adapters of a language model that hide every document, and their certificate."""
+
+    VERB: ClassVar = "protect-text"
+
+    eta: Given
+    documents: int
+    #: Number of persons, where a column says whose documents they are.
+    persons: int | None
+    sigma: Given
+    sample_rate: Given
+    steps: int
+    rank: int
+    length: int
+    weights: int
+    #: Mean loss per document on a fifth of the documents: of the base model, of a trial model with
+    #: the same noise, and of one without noise and clips.
+    loss_base: EstimateOf | None
+    loss_released: EstimateOf | None
+    loss_usual: EstimateOf | None
+    certificate: Certificate
+    out: str | None = None
+    warnings: tuple[str, ...] = ()
+    owner_only: tuple[str, ...] = ("loss_base", "loss_released", "loss_usual", "warnings")
+    released: PrivateText = field(metadata=INTERNAL)
+
+    @property
+    def spent(self) -> Budget:
+        """The budget that paid for the release."""
+        return self.released.budget
+
+    @computed
+    def mu(self) -> Given | None:
+        """The shift of the normal pair that the release stays below; None with samples."""
+        return self.spent.normal_mu
+
+    @computed
+    def curve(self) -> CurveReadings:
+        """What the attacker's curve says about a record that is replaced."""
+        return self.spent.readings()
+
+    @property
+    def protected(self) -> str:
+        """What a record is called."""
+        return "document" if self.persons is None else "person"
+
+    @computed
+    def sentence(self) -> str:
+        """Two sentences to pass on with the model: what holds, for whom, what is not promised."""
+        most = percent(self.spent.success_upper(self.certificate.value), "upper")
+        who = self.protected
+        texts = f"all {self.documents} documents"
+        if self.persons is not None:
+            texts = f"all documents of {self.persons} persons (values of {self.spent.unit!r})"
+        return (
+            f"Nobody who knows every other {who}, the base model and the released adapters is "
+            f"right about any {who}'s membership more than {most} of the time (guessing blindly: "
+            f"50 %). They were trained on {texts}; facts that many {who}s share, and what the base "
+            "model knew before, are not hidden."
+        )
+
+    def summary_rows(self) -> list[tuple[str, object]]:
+        """Return what was released, what is promised and what it cost."""
+        owner, replaced = " (owner only)", self.curve.replace_one
+        count = ("documents", self.documents)
+        if self.persons is not None:
+            count = ("persons", self.persons)
+        rows: list[tuple[str, object]] = [
+            count,
+            ("trained weights", f"{self.weights} (rank {self.rank})"),
+            ("steps", f"{self.steps}, sampling rate {significant(self.sample_rate, 'given')}"),
+            ("noise multiplier σ", significant(self.sigma, "given", 4)),
+            ("η certified", marked(self.certificate.value, "certificate", "eta", 6)),
+            (
+                "TPR - FPR",
+                f"{marked(replaced.advantage_upper, 'certificate')} ({self.protected} replaced)",
+            ),
+        ]
+        for rate, tpr in replaced.tpr_upper.items():
+            at = f"TPR at FPR {percent(float(rate), 'given')}"
+            rows.append((at, f"{marked(tpr, 'certificate')} ({self.protected} replaced)"))
+        for what, loss in (
+            ("base model", self.loss_base),
+            ("with noise", self.loss_released),
+            ("without noise", self.loss_usual),
+        ):
+            if loss is not None:
+                rows.append((f"loss, {what}", f"≈ {decimals(loss, 'estimate', 4)}{owner}"))
+        if self.out is not None:
+            rows.append(("written", self.out))
+        return rows
+
+    def summary_notes(self) -> list[str]:
+        """Return the notes, which are for the owner."""
+        return [f"note (owner only): {warning}." for warning in self.warnings]
+
+
+def protect_text(
+    *,
+    lm: Annotated[object, Option("text", metavar="DIR", web=False)],
+    texts: InputFile,
+    text: Column = "text",
+    unit: Column | None = None,
+    eta: Eta = 0.05,
+    rank: int | None = None,
+    length: int | None = None,
+    steps: int | None = None,
+    sample_rate: float | None = None,
+    rate: float | None = None,
+    trial: bool = True,
+    ledger: LedgerFile | None = None,
+    out: Annotated[OutputFile, Option("folder", metavar="DIR", web=False)] | None = None,
+    resume: bool = False,
+    insecure_seed: InsecureSeed | None = None,
+    progress: Annotated[Callable[..., None], Option("progress")] | None = None,
+) -> TextProtection:
+    """Fine-tune a language model so that nobody can tell which documents it was trained on.
+
+    Low-rank adapters (peft's format) are trained on all documents by DP-SGD: Poisson samples,
+    clipped gradients of single documents, noise on a grid, and the exact replace-one curve.
+
+    Guarantee: nobody who knows all other documents and sees the adapters is right about any
+    document's membership more than ``eta`` above blind guessing: for every document of any
+    collection, without a confidence level; with ``unit`` for every person with all documents.
+    Theorem: X31 (proofs/networks.md), with ``unit`` X26.
+    Assumes: one release; the number of documents (with ``unit``: of persons), the base model, its
+    tokenizer and all settings are public.
+    Edge cases: what is not a text is an empty document, which counts and has no influence; a
+    document longer than ``length`` is cut.
+
+    Args:
+        lm: folder of the base model (safetensors; nothing is downloaded, no code is run).
+        texts: documents: JSON Lines, a table, or text with a document a line.
+        text: column of the documents.
+        unit: column that identifies the person; all documents of a person are used, with the
+            influence of one.
+        rank: rank of the adapters (default: by the number of records and eta).
+        length: tokens of a document that are used (default: 128, or what the model takes).
+        steps: noisy steps.
+        sample_rate: probability that a step takes a record; 1 takes all of them, as a ledger needs.
+        rate: size of a step per weight.
+        trial: train on four fifths of the documents too, with and without noise, to show you the
+            losses; it takes as long again twice.
+        out: folder for the adapters, the certificate and a page for people; all may be published.
+        resume: continue a run with the same settings that was stopped; nothing is charged again.
+
+    Command line:
+        memberbound protect-text --lm base --texts letters.jsonl --eta 0.05 --out safe
+        memberbound protect-text --lm base --texts posts.csv --text body --unit author --out safe
+        memberbound protect-text --lm base --texts letters.jsonl --out safe --resume
+    """
+    # Check the request before the documents are read.
+    checked_eta(eta)
+    if insecure_seed is not None:
+        whole_number("insecure_seed", insecure_seed, at_least=0)
+    base = check_folder(str(lm), "lm")
+    target = None if out is None else _free_folder(out)
+    documents = read_secret_documents(texts, text, unit=unit)
+    model, tokenizer = load_language_model(str(base), "lm")
+    leaf, files = load_leaf("text"), load_leaf("text files")
+    size = leaf.checked_length(model, length)
+    training = leaf.default_training(
+        documents.records,
+        eta,
+        length=size,
+        rank=rank,
+        steps=steps,
+        sample_rate=sample_rate,
+        rate=rate,
+    )
+    if ledger is not None and training.sample_rate < 1.0:
+        training = leaf.whole_samples(training, given=sample_rate)
+    records = leaf.coded_records(tokenizer, documents, size)
+    stages = _stages(progress)
+    run = leaf.TextRun(model, training, records, eta, unit, insecure_seed)
+    settings = {
+        "eta": eta,
+        "texts": documents.name,
+        "text": text,
+        "unit": unit,
+        "documents": len(documents),
+        "records": documents.records,
+        "lm": leaf.fingerprint(base),
+        "training": asdict(training),
+        "seed": insecure_seed,
+    }
+    stored = files.open_run(target, settings, resume=resume)
+    state = stored.state(run.adapted.size)
+    reserving = entered(
+        ledger, "protect-text", "adapters", eta, target, table=texts, entry_id=stored.entry_id
+    )
+    with reserving as reserve:
+        reserve(run.budget)
+        released = run.train(state=state, keep=stored.keep, progress=stages("training"))
+        if target is not None:
+            files.write_release(released, target, base.name)
+    stored.remove()
+    # The rest is for the owner only.
+    losses: tuple[float | None, ...] = (None, None, None)
+    if trial:
+        losses = leaf.trial_losses(run, stages)
+    return TextProtection(
+        eta=eta,
+        documents=len(documents),
+        persons=None if unit is None else documents.records,
+        sigma=run.budget.training.noise_multiplier,
+        sample_rate=training.sample_rate,
+        steps=training.steps,
+        rank=training.rank,
+        length=training.length,
+        weights=run.adapted.size,
+        loss_base=losses[0],
+        loss_released=losses[1],
+        loss_usual=losses[2],
+        certificate=released.certificate_,
+        out=None if out is None else str(out),
+        warnings=(*_notes(documents, insecure_seed), _OWN_EYES),
+        released=released,
+    )
+
+
+def _free_folder(out: object) -> Path:
+    path: Path = load_leaf("text files").check_folder_free(out)
+    return path
+
+
+def _stages(
+    progress: Callable[..., None] | None,
+) -> Callable[[str], Callable[[int, int], None] | None]:
+    """Return the callback of a stage."""
+
+    def stage(name: str) -> Callable[[int, int], None] | None:
+        if progress is None:
+            return None
+        return lambda done, total: progress(name, done, total)
+
+    return stage
+
+
+def _notes(documents: Documents, seed: int | None) -> list[str]:
+    """Count empty and repeated documents: for the owner only."""
+    notes = []
+    keys = [" ".join(text.lower().split()) for text in documents.texts]
+    empty = keys.count("")
+    if empty:
+        notes.append(f"{empty} of {len(keys)} documents are empty: they have no influence")
+    counts = Counter(key for key in keys if key)
+    repeated = sum(count for count in counts.values() if count > 1)
+    if repeated and documents.unit is None:
+        notes.append(
+            f"{repeated} documents have the same words as another one: they are different records, "
+            "and what they share is not hidden. If a person wrote several of them use --unit; "
+            "otherwise leave out repetitions"
+        )
+    if documents.unit is not None and documents.records == len(documents):
+        notes.append(f"every value of {documents.unit!r} has one document: unit changes nothing")
+    if seed is not None:
+        notes.append("noise comes from a seed: whoever knows it knows the documents")
+    return notes

@@ -1,0 +1,296 @@
+"""The verb ``protect-text``: folders, ledgers, stopped runs, canaries and bad input."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from memberbound import InputError, ledger, protect_text
+from memberbound.learners.adapters import merge_adapter
+from memberbound.learners.language_models import load_language_model
+from memberbound.release.saving import verified
+from memberbound.tables.texts import read_secret_documents
+from optional import Later
+
+torch, transformers = Later("torch"), Later("transformers")
+safetensors = Later("safetensors.torch")
+
+WORDS = ["red", "green", "blue", "old", "new", "tall", "small", "fast", "slow", "warm", "cold"]
+KEYS = {
+    "eta": float,
+    "documents": int,
+    "persons": (int, type(None)),
+    "sigma": float,
+    "sample_rate": float,
+    "steps": int,
+    "curve": dict,
+    "loss_base": (float, type(None)),
+    "loss_released": (float, type(None)),
+    "loss_usual": (float, type(None)),
+    "certificate": dict,
+    "out": (str, type(None)),
+}
+SMALL = {"eta": 0.2, "length": 8, "steps": 4, "rank": 2, "insecure_seed": 3}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a tiny base model, and letters in three formats."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    place = tmp_path_factory.mktemp("text")
+    known = {word: index for index, word in enumerate(["<s>", "?", *WORDS])}
+    tokenizer = Tokenizer(models.WordLevel(known, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", unk_token="?"
+    ).save_pretrained(place / "base")
+    torch.manual_seed(0)
+    sizes = {"n_positions": 16, "n_embd": 8, "n_layer": 1, "n_head": 2}
+    config = transformers.GPT2Config(vocab_size=len(known), bos_token_id=0, eos_token_id=0, **sizes)
+    transformers.GPT2LMHeadModel(config).save_pretrained(place / "base")
+    rng = np.random.default_rng(0)
+    letters = [" ".join(rng.choice(WORDS, rng.integers(1, 12))) for _ in range(200)]
+    rows = [{"text": text, "who": f"p{k % 90}"} for k, text in enumerate(letters)]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (place / "letters.jsonl").write_text(lines)
+    csv = "".join(f"{row['text']},{row['who']}\n" for row in rows)
+    (place / "letters.csv").write_text(f"text,who\n{csv}")
+    (place / "letters.txt").write_text("\n".join(letters))
+    return place
+
+
+def protected(folder, **options):
+    given = {"lm": folder / "base", "texts": folder / "letters.jsonl", "trial": False}
+    return protect_text(**(given | SMALL | options))
+
+
+def test_answer_and_folder_are_those_of_the_contract(folder, tmp_path):
+    answer = protected(folder, out=tmp_path / "safe", trial=True)
+    fields = answer.to_dict()
+    for key, kind in KEYS.items():
+        assert isinstance(fields[key], kind), key
+    assert fields["command"] == "protect-text"
+    assert fields["game"] == "neighbour"
+    assert fields["protects"] == "every record"
+    assert answer.certificate.value <= 0.2
+    assert all(loss > 0 for loss in (answer.loss_base, answer.loss_released, answer.loss_usual))
+    assert {"loss_base", "loss_released", "loss_usual", "warnings"} == set(answer.owner_only)
+    names = {path.name for path in (tmp_path / "safe").iterdir()}
+    weights = "adapter_model.safetensors"
+    certificate = f"{weights}.certificate.json"
+    assert names == {"adapter_config.json", weights, certificate, "README.md"}
+    stated = verified(tmp_path / "safe" / weights)
+    assert stated["certificate"]["upper"] == answer.certificate.value
+    published = "".join((tmp_path / "safe" / n).read_text() for n in names - {weights})
+    for loss in (answer.loss_base, answer.loss_released, answer.loss_usual):
+        assert repr(loss)[:8] not in published
+    assert not (tmp_path / "safe.run").exists()
+    assert "200" in answer.sentence
+    assert "70 %" in answer.sentence
+
+
+def test_formats_of_texts_say_the_same(folder):
+    tensors = [
+        protected(folder, texts=folder / f"letters.{ending}").released.tensors
+        for ending in ("jsonl", "csv", "txt")
+    ]
+    for other in tensors[1:]:
+        assert all(np.array_equal(other[name], tensors[0][name]) for name in tensors[0])
+
+
+def test_adapters_change_and_merging_them_changes_nothing_else(folder, tmp_path):
+    answer = protected(folder, out=tmp_path / "safe")
+    model, _ = load_language_model(folder / "base", "lm")
+    before = {name: t.clone() for name, t in model.state_dict().items()}
+    ids = torch.arange(8)[None]
+    plain = model(input_ids=ids).logits
+    merged = merge_adapter(model, tmp_path / "safe", "lm")
+    layers = {f"{name}.weight" for name in answer.released.layers}
+    changed = {n for n, t in merged.state_dict().items() if not torch.equal(t, before[n])}
+    assert changed == layers
+    assert len(layers) == 4
+    assert not torch.allclose(merged(input_ids=ids).logits, plain)
+
+
+@pytest.mark.skipif(Later.missing("peft"), reason="peft is not installed")
+def test_peft_reads_and_merges_the_folder(folder, tmp_path):
+    from peft import PeftModel
+
+    protected(folder, out=tmp_path / "safe")
+    ids = torch.arange(8)[None]
+    ours, _ = load_language_model(folder / "base", "lm")
+    expected = merge_adapter(ours, tmp_path / "safe", "lm")(input_ids=ids).logits
+    base, _ = load_language_model(folder / "base", "lm")
+    theirs = PeftModel.from_pretrained(base, str(tmp_path / "safe")).eval()
+    assert torch.allclose(theirs(input_ids=ids).logits, expected, atol=1e-5)
+    assert torch.allclose(theirs.merge_and_unload()(input_ids=ids).logits, expected, atol=1e-5)
+
+
+def test_persons_count_once(folder):
+    answer = protected(folder, unit="who")
+    assert (answer.documents, answer.persons) == (200, 90)
+    assert "X26" in answer.theorems
+    assert "persons" in answer.sentence
+    with pytest.raises(InputError, match="texts must be a table"):
+        protected(folder, unit="who", texts=folder / "letters.txt")
+
+
+def test_what_is_no_text_is_a_record_without_influence(folder, tmp_path):
+    """Replay: a document that becomes a number, a null or a list is no refusal."""
+    rows = [json.loads(line) for line in (folder / "letters.jsonl").read_text().splitlines()]
+    found = []
+    for value in ("", None, 7, ["red"], "\ud800", "?" * 10**6):
+        rows[3]["text"] = value
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / "letters.jsonl").write_text(lines)
+        answer = protected(folder, texts=tmp_path / "letters.jsonl")
+        assert answer.documents == 200
+        found.append(answer.released)
+    assert len({repr(each.budget.to_dict()) for each in found}) == 1
+    empty, null, number, listed, _, _ = (each.tensors for each in found)
+    for other in (null, number, listed):
+        assert all(np.array_equal(other[name], empty[name]) for name in empty)
+
+
+def test_a_run_that_is_stopped_continues(folder, tmp_path, monkeypatch):
+    from memberbound.release.all_rows import text_files
+
+    monkeypatch.setattr(text_files, "_SECONDS", 0.0)
+    whole = protected(folder, out=tmp_path / "whole")
+    seen = []
+
+    def stop(stage, done, total):
+        seen.append(done / total)
+        if done / total > 0.6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        protected(folder, out=tmp_path / "safe", progress=stop)
+    assert not (tmp_path / "safe").exists()
+    assert (tmp_path / "safe.run").stat().st_mode & 0o77 == 0
+    with pytest.raises(InputError, match="stopped run"):
+        protected(folder, out=tmp_path / "safe")
+    with pytest.raises(InputError, match="another eta"):
+        protected(folder, out=tmp_path / "safe", resume=True, eta=0.3)
+    again = []
+    rest = protected(
+        folder,
+        out=tmp_path / "safe",
+        resume=True,
+        progress=lambda _stage, done, total: again.append(done / total),
+    )
+    assert min(again) >= 0.5
+    assert rest.certificate == whole.certificate
+    names = whole.released.tensors
+    assert all(np.array_equal(rest.released.tensors[n], names[n]) for n in names)
+    assert not (tmp_path / "safe.run").exists()
+    with pytest.raises(InputError, match="must find a stopped run"):
+        protected(folder, out=tmp_path / "third", resume=True)
+
+
+def test_a_stored_state_holds_no_text(folder, tmp_path, monkeypatch):
+    from memberbound.release.all_rows import text_files
+
+    monkeypatch.setattr(text_files, "_SECONDS", 0.0)
+
+    def stop(_stage, done, total):
+        if done == total:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        protected(folder, out=tmp_path / "safe", progress=stop)
+    (file,) = (tmp_path / "safe.run").iterdir()
+    content = file.read_bytes()
+    assert not any(word.encode() in content for word in WORDS)
+    assert set(safetensors.load_file(str(file))) == {"weights", "first", "second", "mean"}
+
+
+def test_a_ledger_is_charged_once_however_often_the_run_is_stopped(folder, tmp_path):
+    book = tmp_path / "ledger.json"
+    ledger(book, limit_eta=0.25)
+    options = {"out": tmp_path / "safe", "ledger": book, "insecure_seed": None}
+
+    def stop(_stage, done, _total):
+        if done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        protected(folder, progress=stop, **options)
+    (entry,) = json.loads(book.read_text())["releases"]
+    assert entry["state"] == "reserved"
+    answer = protected(folder, resume=True, **options)
+    (after,) = json.loads(book.read_text())["releases"]
+    assert after == entry | {"state": "released", "out": str(tmp_path / "safe")}
+    assert answer.sample_rate == 1.0
+    assert after["mu"] == answer.mu
+    with pytest.raises(InputError, match="left of its limit"):
+        protected(folder, **(options | {"out": tmp_path / "second"}))
+    assert not (tmp_path / "second").exists()
+    with pytest.raises(InputError, match="sample_rate must be 1"):
+        protected(folder, **(options | {"out": tmp_path / "third", "sample_rate": 0.5}))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"lm": "nowhere"}, "lm must be a local folder"),
+        ({"eta": 0.6}, "eta must be in"),
+        ({"length": 17}, "length must be at most 16"),
+        ({"length": 1}, "length must be"),
+        ({"rank": 0}, "rank must be"),
+        ({"steps": 0}, "steps must be"),
+        ({"sample_rate": 1.5}, "sample_rate must be"),
+        ({"rate": -1.0}, "rate must be"),
+        ({"text": "words"}, "must have the key 'words'"),
+        ({"unit": "text"}, "must be different columns"),
+        ({"eta": 0.01}, "texts must have at least 1197 records"),
+        ({"resume": True}, "resume must come with out"),
+    ],
+)
+def test_bad_input_is_refused_in_one_sentence(folder, options, sentence):
+    with pytest.raises(InputError, match=sentence) as refused:
+        protected(folder, **options)
+    assert str(refused.value).count("\n") == 0
+
+
+def test_bad_files_are_refused(folder, tmp_path):
+    (tmp_path / "none.jsonl").write_text("")
+    with pytest.raises(InputError, match="must have documents"):
+        protected(folder, texts=tmp_path / "none.jsonl")
+    (tmp_path / "odd.jsonl").write_text("[1]\n")
+    with pytest.raises(InputError, match="JSON object a line"):
+        protected(folder, texts=tmp_path / "odd.jsonl")
+    (tmp_path / "there").mkdir()
+    with pytest.raises(InputError, match="out must not exist"):
+        protected(folder, out=tmp_path / "there")
+    with pytest.raises(InputError, match="existing folder"):
+        protected(folder, out=tmp_path / "no" / "where")
+    shutil.copytree(folder / "base", tmp_path / "pickled")
+    (tmp_path / "pickled" / "model.safetensors").rename(tmp_path / "pickled" / "model.bin")
+    with pytest.raises(InputError, match="safetensors"):
+        protected(folder, lm=tmp_path / "pickled")
+    shutil.copytree(folder / "base", tmp_path / "coded")
+    (tmp_path / "coded" / "model.py").write_text("")
+    with pytest.raises(InputError, match="code of its own"):
+        protected(folder, lm=tmp_path / "coded")
+
+
+def test_documents_are_read_one_by_one(folder):
+    """The same rows in three formats; persons keep their documents together."""
+    found = [
+        read_secret_documents(folder / f"letters.{ending}", "text", unit="who")
+        for ending in ("jsonl", "csv")
+    ]
+    assert list(found[0].texts) == list(found[1].texts)
+    assert np.array_equal(found[0].starts, found[1].starts)
+    assert found[0].records == 90
+
+
+def test_adapters_of_another_model_are_refused(folder, tmp_path):
+    protected(folder, out=tmp_path / "safe")
+    model, _ = load_language_model(folder / "base", "lm")
+    model.transformer.h = torch.nn.ModuleList()
+    with pytest.raises(InputError, match="must fit the base model"):
+        merge_adapter(model, tmp_path / "safe", "lm")
