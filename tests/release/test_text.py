@@ -9,7 +9,7 @@ from memberbound.dp import DpSgd
 from memberbound.errors import InputError
 from memberbound.release import noise as noises
 from memberbound.release.all_rows.networks import NetworkBudget
-from memberbound.release.budget import Budget, release_slack
+from memberbound.release.budget import Budget, Slack
 from memberbound.release.randomness import InsecureSource
 from optional import Later
 
@@ -188,7 +188,7 @@ def test_a_document_that_overflows_has_no_influence():
 def test_the_account_is_that_of_networks(rate, steps):
     training = TextTraining(steps, rate, 0.01, 4, LENGTH)
     budget = TextBudget.for_training(0.05, training, 1000)
-    slack = release_slack(1000 * steps)
+    slack = Slack(1000 * steps).total
     network = NetworkBudget.calibrate(0.05, Budget(1.0, slack), rate, steps)
     assert (
         budget.training == network.training == DpSgd(network.training.noise_multiplier, rate, steps)

@@ -188,6 +188,18 @@ class Ledger:
         """Return the trade-off curve of all releases that this ledger allows."""
         return SlackCurve(GaussianCurve(self.limit_mu), self.limit_slack)
 
+    def _place_of(self, draft: LedgerEntry) -> LedgerPlace | None:
+        """Return the place of a stopped run's reservation, None if it has none yet."""
+        for place, entry in enumerate(self.releases):
+            if entry.id == draft.id:
+                if replace(draft, time=entry.time, previous=entry.previous) != entry:
+                    raise InputError(
+                        "ledger must hold the reservation of the stopped run, got another entry "
+                        f"under its name in {self.path.name!r}."
+                    )
+                return LedgerPlace(entry.id, place, entry.link)
+        return None
+
     def _fits(self, releases: tuple[LedgerEntry, ...]) -> bool:
         return _squares(releases) <= Fraction(self.limit_mu) ** 2 and _slacks(releases) <= Fraction(
             self.limit_slack
@@ -331,15 +343,8 @@ def entered(
 
         def add(book: Ledger) -> tuple[LedgerEntry, ...]:
             _refuse_other_unit(book, draft.unit)
-            place = next((k for k, old in enumerate(book.releases) if old.id == draft.id), None)
-            if place is not None:
-                earlier = book.releases[place]
-                if replace(draft, time=earlier.time, previous=earlier.previous) != earlier:
-                    raise InputError(
-                        "ledger must hold the reservation of the stopped run, got another entry "
-                        f"under its name in {book.path.name!r}."
-                    )
-                budget.ledger = LedgerPlace(earlier.id, place, earlier.link)
+            budget.ledger = book._place_of(draft)
+            if budget.ledger is not None:
                 return book.releases
             entry = replace(draft, previous=book._next_link())
             budget.ledger = LedgerPlace(entry.id, len(book.releases), entry.link)

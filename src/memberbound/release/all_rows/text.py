@@ -171,7 +171,6 @@ class PrivateText:
             "documents": self.documents if self.budget.unit is None else None,
             "persons": None if self.budget.unit is None else self.records,
             "training": asdict(self.training),
-            "budget": self.budget.to_dict(),
             "layers": list(self.layers),
             "curve": self.budget.readings(),
         }
@@ -180,7 +179,11 @@ class PrivateText:
     def certificate_fields(self) -> dict[str, object]:
         """Return the fields of its certificate."""
         return self.calibration_.certificate_fields(
-            self.kind, secure_source=self.secure, unit=self.budget.unit
+            self.kind,
+            secure_source=self.secure,
+            unit=self.budget.unit,
+            rows_trained=self.records,
+            **self.budget.evidence(self.records, self.certificate_),
         )
 
     def file_writer(self, path: Path) -> Writer:  # noqa: ARG002
@@ -234,7 +237,10 @@ class TextRun:
         with ONE_AT_A_TIME, no_warnings:
             self.adapted = AdaptedModel(self.model, self.training.rank, language_losses)
             check_model(self.adapted, self.training.length)
-        self.budget = TextBudget.for_training(self.eta, self.training, self.adapted.size, self.unit)
+        weights = self.adapted.size
+        budget = TextBudget.for_training(self.eta, self.training, weights, self.unit)
+        documents = len(self.records.documents)
+        self.budget = budget.describe_steps(self.training, documents, weights)
         if self.seed is not None:
             self.budget = replace(self.budget, source=Noise(1.0, seed=self.seed).source_of(0))
 

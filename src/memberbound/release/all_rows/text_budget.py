@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from memberbound.errors import InputError
 from memberbound.games import NeighbourGame
@@ -11,8 +10,9 @@ from memberbound.numerics.rounding import up
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.networks import NetworkBudget
 from memberbound.release.all_rows.text_training import TextTraining, record_reach
-from memberbound.release.budget import Budget, release_slack
-from memberbound.release.noise import SAMPLER_ASSUMPTION, checked_eta
+from memberbound.release.budget import Budget, Slack
+from memberbound.release.derivation import Derivation, Measurement, SampledSteps
+from memberbound.release.noise import COARSE, SAMPLER_ASSUMPTION, checked_eta
 
 _DOCUMENT = (
     "A record is a document. Neighbours differ in one document, which is replaced; the number of "
@@ -51,13 +51,13 @@ class TextBudget(NetworkBudget):
         cls, eta: float, training: TextTraining, weights: int, unit: str | None = None
     ) -> TextBudget:
         """Return the budget with the least noise that keeps η over all steps."""
-        slack = release_slack(weights * training.steps)
-        if slack >= checked_eta(eta):
+        slack = Slack(weights * training.steps)
+        if slack.total >= checked_eta(eta):
             raise InputError(
                 f"eta must be above what floating-point noise of {weights} weights adds, "
                 f"got {eta!r}: take a smaller rank."
             )
-        paid = Budget(1.0, slack, unit=unit)
+        paid = Budget(1.0, slack.total, unit=unit, slacks=slack.parts)
         made = cls.calibrate(eta, paid, training.sample_rate, training.steps)
         assert isinstance(made, TextBudget)
         mu = made.normal_mu
@@ -75,20 +75,46 @@ class TextBudget(NetworkBudget):
         """Return the standard deviation of the noise of a coordinate of a step's sum."""
         return up(self.training.noise_multiplier * record_reach(training.clip, documents), 2)
 
+    def describe_steps(self, training: TextTraining, documents: int, weights: int) -> TextBudget:
+        """Return the budget with the noise of all steps, for the derivation record."""
+        drawn = SampledSteps(
+            "steps on samples of the records",
+            "l2",
+            record_reach(training.clip, documents),
+            training.sample_rate,
+            training.steps,
+            training.steps * weights,
+            scale := self.noise_scale(training, documents),
+            float(COARSE.steps(scale)),
+            self.training.noise_multiplier,
+        )
+        return replace(self, drawn=drawn)
+
+    def derivation(self, records: int, theorems: tuple[str, ...]) -> Derivation:
+        """Return the record from which a third party recomputes the certificate."""
+        who = "documents" if self.unit is None else f"persons (values of {self.unit!r})"
+        public = (f"number of {who}", "base model, tokenizer and settings")
+        found = replace(super().derivation(records, theorems), public=public)
+        steps, mu = self.drawn, self.normal_mu
+        if steps is None or mu is None:
+            return found
+        # Steps that take every record are vectors of sums; a replaced record moves them by 2ρ.
+        every = Measurement(
+            "steps on all records",
+            1.0,
+            mu,
+            steps.norm,
+            up(2.0 * steps.sensitivity, 1),
+            steps.steps,
+            steps.coordinates,
+            steps.noise_scale,
+            steps.grid_step,
+        )
+        return replace(found, measurements=(every,), budget_spent=1.0, sampled=())
+
     def certificate(self, *, secure: bool = True) -> Certificate:
         """Return the certificate of η for every document, or every person."""
         record = _DOCUMENT if self.unit is None else _PERSON.format(unit=self.unit)
         assumed = (record, *_ASSUMPTIONS, *(() if secure else (_SEEDED,)))
         theorems = ("X12", "X22", "X31") if self.unit is None else ("X12", "X22", "X26", "X31")
         return Certificate("eta", self.curve().eta, "upper", NeighbourGame(), theorems, assumed)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what a reader needs to compute the curve again."""
-        steps = self.training
-        return {
-            "noise_multiplier": steps.noise_multiplier,
-            "sample_rate": steps.sample_rate,
-            "steps": steps.steps,
-            "slack": self.slack,
-            "unit": self.unit,
-        }
