@@ -166,7 +166,7 @@ class PrivateText:
     def calibration_(self) -> Calibration:
         """The noise of every step and the certificate of all of them together."""
         noise = GaussianNoise(self.scale, self.size)
-        details = {
+        details: dict[str, object] = {
             "mu": self.budget.normal_mu,
             "documents": self.documents if self.budget.unit is None else None,
             "persons": None if self.budget.unit is None else self.records,
