@@ -14,7 +14,7 @@ from memberbound.errors import InputError
 LEAVES = {
     "networks": "memberbound.release.all_rows.networks",
     "text": "memberbound.release.all_rows.text",
-    "text files": "memberbound.release.all_rows.text_files",
+    "text files": "memberbound.release.text_files",
     "workers": "memberbound.release.all_rows.on_workers",
     "onnx": "memberbound.release.onnx_file",
     "evidence": "memberbound.report.evidence",

@@ -23,7 +23,7 @@ FILES = {
         f"release/all_rows/{name}.py"
         for name in ("text", "text_adapters", "text_budget", "text_training")
     ),
-    "text files": ("release/all_rows/text_files.py",),
+    "text files": ("release/text_files.py",),
     "workers": ("release/all_rows/on_workers.py",),
     "onnx": ("release/onnx_file.py",),
     "evidence": ("report/evidence.py",),

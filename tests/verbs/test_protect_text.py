@@ -155,7 +155,7 @@ def test_what_is_no_text_is_a_record_without_influence(folder, tmp_path):
 
 
 def test_a_run_that_is_stopped_continues(folder, tmp_path, monkeypatch):
-    from memberbound.release.all_rows import text_files
+    from memberbound.release import text_files
 
     monkeypatch.setattr(text_files, "_SECONDS", 0.0)
     whole = protected(folder, out=tmp_path / "whole")
@@ -191,7 +191,7 @@ def test_a_run_that_is_stopped_continues(folder, tmp_path, monkeypatch):
 
 
 def test_a_stored_state_holds_no_text(folder, tmp_path, monkeypatch):
-    from memberbound.release.all_rows import text_files
+    from memberbound.release import text_files
 
     monkeypatch.setattr(text_files, "_SECONDS", 0.0)
 

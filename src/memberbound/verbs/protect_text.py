@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from memberbound.answers import INTERNAL, CertifiedAnswer, EstimateOf, Given, computed
 from memberbound.declarations import (
@@ -30,9 +30,6 @@ from memberbound.release.budget import Budget, CurveReadings
 from memberbound.release.ledger_file import entered
 from memberbound.release.noise import checked_eta
 from memberbound.tables.texts import Documents, read_secret_documents
-
-if TYPE_CHECKING:
-    from memberbound.release.all_rows.text import PrivateText
 
 _OWN_EYES = (
     "losses and notes are computed from the secret documents, on a trial model of four fifths of "
@@ -66,12 +63,14 @@ class TextProtection(CertifiedAnswer):
     out: str | None = None
     warnings: tuple[str, ...] = ()
     owner_only: tuple[str, ...] = ("loss_base", "loss_released", "loss_usual", "warnings")
-    released: PrivateText = field(metadata=INTERNAL)
+    #: A ``PrivateText`` of the leaf.
+    released: Any = field(metadata=INTERNAL)
 
     @property
     def spent(self) -> Budget:
         """The budget that paid for the release."""
-        return self.released.budget
+        budget: Budget = self.released.budget
+        return budget
 
     @computed
     def mu(self) -> Given | None:
