@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from memberbound.errors import one_of
 from memberbound.files import large_array
-from memberbound.numerics.rounding import FloatArray, IntArray, up
+from memberbound.numerics.rounding import FloatArray, IntArray
 from memberbound.release.all_rows.clipping import clipped_residuals
 from memberbound.release.all_rows.encoder import ColumnCode, Encoder
 from memberbound.release.all_rows.gradient import MOST_DRAWS, TrainingRows
@@ -376,6 +376,6 @@ def boost(
         if number >= first:
             for k, table in enumerate(tables):
                 means[k] += (table - means[k]) / (number - first + 1)
-    in_residuals = up(sums.scale * how.clip / math.ldexp(1.0, units), 8)
+    in_residuals = sums.scale * how.clip / math.ldexp(1.0, units)
     size = loss.outputs * sum(column.leaf_count(how.leaves) for column in binned)
     return BoostedModel(tuple(means), loss.name, how, in_residuals, size)

@@ -66,10 +66,11 @@ def clipped_residuals(
     sizes = np.maximum(sizes, _SHORTEST)
     factors = np.minimum(clip * (1 - 16 * UNIT) / (lengths * sizes), 1.0)
     if starts is not None:
-        # Integers, rounded up: their sum does not depend on the order of rows.
+        # Integers, rounded up: their sum does not depend on the order of rows.  The 2^-30 pays for
+        # every rounding of the shares too.
         units = np.ceil(lengths * sizes * factors / clip * (_SHARES * (1 + 2.0**-30)))
         counts = np.diff(starts, append=len(residuals))
-        shares = _SHARES / np.maximum(np.add.reduceat(units, starts), _SHARES) * (1 - 16 * UNIT)
+        shares = _SHARES / np.maximum(np.add.reduceat(units, starts), _SHARES)
         factors = factors * np.repeat(np.where(counts == 1, 1.0, shares), counts)
     return np.asarray(residuals * factors[:, None])
 

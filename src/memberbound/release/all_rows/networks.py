@@ -90,7 +90,7 @@ class NetworkBudget(Budget):
         beside = _as_step(paid.shares)
         goal = EtaTarget(down(checked_eta(eta) - paid.slack, 4))
         sigma = calibrated_noise_multiplier(goal, sample_rate, steps, "replace-one", beside=beside)
-        made = DpSgd(up(sigma, 2), sample_rate, steps)
+        made = DpSgd(sigma, sample_rate, steps)
         budget = cls(
             paid.mu,
             paid.slack,
