@@ -12,7 +12,7 @@ import pytest
 from scipy import special, stats
 
 from memberbound.errors import InputError
-from memberbound.release.budget import HISTOGRAM_MOVES, Budget, noisy_release, release_slack
+from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Slack, noisy_release, release_slack
 from memberbound.release.ledger_file import Ledger, _root_up
 from memberbound.release.noise import (
     COARSE,
@@ -244,3 +244,46 @@ def test_distances_of_many_lengths_in_long_doubles():
         got = NormExponentialNoise([1.0], scale).distance(lengths)
         assert (got >= exact).all()
         assert (got <= exact * (1 + np.longdouble(1e-14))).all()
+
+
+def test_shares_never_add_up_to_more_than_the_budget():
+    """μ²·fraction rounds up as often as down, so the margin is needed: in rationals."""
+    rng = Random(11)
+    for _ in range(60):
+        budget = Budget(rng.uniform(0.05, 3), 1e-9)
+        cuts = sorted(rng.random() for _ in range(rng.randint(0, 4)))
+        shares = [b - a for a, b in zip([0.0, *cuts], cuts, strict=False)]
+        taken = [budget.take("sums", share) for share in shares] + [budget.take("sums")]
+        exact = sum(F(part.mu) ** 2 for part in taken)
+        assert F(budget.mu) ** 2 * (1 - F(1, 10**10)) <= exact <= F(budget.mu) ** 2
+
+
+def test_a_slack_is_the_sum_of_draws_and_names_from_above():
+    for coordinates in (1, 77, 10**6):
+        for names in (0, 1, 3, 7, 999):
+            slack = Slack(coordinates, names)
+            draws, *named = slack.parts
+            assert draws.amount == release_slack(coordinates)
+            assert from_above(slack.total, sum(F(part.amount) for part in slack.parts))
+            assert bool(named) == bool(names)
+            for part in named:
+                assert from_above(part.amount, names * F(1e-9))
+
+
+def test_nobody_is_right_more_often_than_the_curve_or_eta_says():
+    budget = Budget(0.8, 1e-6)
+    accuracy = budget.curve().accuracy()
+    assert budget.success_upper(0.5) == accuracy  # a larger η adds nothing
+    for eta in (0.1, 1e-17, 0.01):
+        exact = F(1, 2) + F(eta)
+        assert exact <= F(budget.success_upper(eta)) <= exact * (1 + F(1, 2**52))
+
+
+def test_slopes_at_zero_are_from_above():
+    """κ = Γ(d/2)/(2√π·Γ((d+1)/2)), to 40 digits."""
+    with mp.workdps(40):
+        for dimension in (1, 2, 3, 4, 5, 8, 9, 50, 51, 1000):
+            exact = mp.gammaprod([mp.mpf(dimension) / 2], [mp.mpf(dimension + 1) / 2])
+            exact /= 2 * mp.sqrt(mp.pi)
+            found = NormExponentialNoise([1.0] * dimension, 1.0).slope_upper
+            assert min(exact, mp.mpf(0.5)) <= found <= exact * (1 + mp.mpf("1e-10"))

@@ -15,8 +15,20 @@ import pytest
 
 from memberbound import protect, summarize, synthesize
 from memberbound.release import budget as budgets
-from memberbound.release.all_rows import clipping, networks, summaries, synthetic, training
+from memberbound.release.all_rows import (
+    clipping,
+    encoder,
+    encoder_fit,
+    gradient,
+    histograms,
+    networks,
+    probabilities,
+    summaries,
+    synthetic,
+    training,
+)
 from memberbound.release.all_rows import network_training as networks_training
+from memberbound.release.all_rows.bounds import Range
 from memberbound.release.all_rows.clipping import (
     clipped_residuals,
     on_grid,
@@ -28,6 +40,7 @@ from memberbound.release.all_rows.learner_forms import Settings
 from memberbound.release.all_rows.training import fit_private
 from memberbound.release.budget import CLASS_SLACK, Budget, release_slack
 from memberbound.release.randomness import InsecureSource
+from memberbound.tables.records import read_records
 
 synthesizing = importlib.import_module("memberbound.verbs.synthesize")
 F = Fraction
@@ -222,7 +235,7 @@ def test_the_slack_of_synthetic_tables_covers_every_draw(bounded, monkeypatch):
 def test_networks_compose_with_the_other_releases(monkeypatch):
     """μ of earlier shares as one step of noise 2/μ, from below; η less the slack, from below."""
     rng = np.random.default_rng(0)
-    for count in (1, 2, 5, 9):
+    for count in (1, 2, 3, 5, 9) * 8:
         parts = [budgets.BudgetShare("a", mu) for mu in rng.uniform(0.01, 2, count).tolist()]
         (step,) = networks._as_step(parts)
         exact, shift = sum(F(part.mu) ** 2 for part in parts), 2 / F(step.noise_multiplier)
@@ -344,3 +357,153 @@ def test_row_lengths_are_from_above():
 def test_shares_are_taken_from_the_budget():
     budget = Budget(1.5, 1e-9)
     assert F(budget.take("all").mu) ** 2 <= F(9, 4)
+
+
+def test_each_allowance_for_rounding_of_a_clip_is_needed(monkeypatch):
+    """Exact lengths leave only clip·(1 - 16u); squares lost in a sum leave only the other slack."""
+    rng = np.random.default_rng(5)
+    clip, lengths = 0.7, rng.uniform(0.5, 2, 500)
+
+    def is_clipped(residuals, lengths):
+        cut = clipped_residuals(residuals, lengths, clip)
+        for length, row in zip(lengths.tolist(), cut.tolist(), strict=True):
+            assert F(length) ** 2 * sum(F(v) ** 2 for v in row) <= F(clip) ** 2
+
+    # The square of 2^-27 is lost beside 1, and there are 400 of them.
+    is_clipped(np.array([[1.0] + [2.0**-27] * 400]) * 9, np.ones(1))
+    monkeypatch.setattr(clipping, "sum_slack", lambda _: 0.0)
+    is_clipped(rng.normal(size=(500, 1)) * 99, lengths)
+
+
+def test_numbers_beyond_a_range_count_as_its_end():
+    scaling = encoder.public_scaling(Range(0.0, 10.0))
+    # ½·(t - centre)/spread with a spread of half the half range: ±1 at the ends.
+    assert scaling.encoded(np.array([-5.0, 0.0, 5.0, 10.0, 99.0])).tolist() == [-1, -1, 0, 1, 1]
+    # From a noisy mean at one end, the other is two away, and at most the limit.
+    off_centre = encoder.public_scaling(Range(0.0, 10.0), 1.0)
+    assert off_centre.encoded(np.array([-7.0, 0.0, 10.0])).tolist() == [-2, -2, 0]
+    narrow = encoder.Scaling(0.0, 10.0, 5.0, 0.5, limit=3.0)
+    assert narrow.encoded(np.array([0.0, 6.0, 10.0])).tolist() == [-3, 1, 3]
+    # No overflow on the way, which would be a warning about one record.
+    far = encoder.public_scaling(Range(1e308, 1.5e308))
+    assert far.encoded(np.array([-1.7e308])).tolist() == [-1.0]
+    target = encoder.TargetCode("y", low=0.0, high=10.0)
+    assert target.numbers(np.array([-3.0, -1.0, 0.0, 1.0, 3.0])).tolist() == [0, 0, 5, 10, 10]
+
+
+def test_numbers_far_beyond_a_range_are_summed_as_its_end():
+    """Also where the difference to the middle of the range is no double."""
+    column = SimpleNamespace(numbers=np.array([-1.7e308, 1e308, 1.5e308, np.nan]))
+    shard = SimpleNamespace(columns={"a": column})
+    ((scaled),) = summaries._scale_columns(shard, [Range(1e308, 1.5e308)])
+    assert scaled[:3].tolist() == [-1.0, -1.0, 1.0]
+    assert np.isnan(scaled[3])
+    # Never beyond 1 by a rounding.
+    rng = np.random.default_rng(0)
+    for low, high in np.sort(rng.normal(size=(3000, 2)) * 10.0 ** rng.uniform(-3, 3, (3000, 1))):
+        column.numbers = np.array([low, high])
+        (ends,) = summaries._scale_columns(shard, [Range(float(low), float(high))])
+        assert (np.abs(ends) <= 1).all()
+
+
+def test_the_score_of_a_record_is_at_most_one():
+    loss = SimpleNamespace(classes=())
+    predicted, codes = np.array([[5.0], [0.5], [-9.0]]), np.array([1.0, 0.0, 1.0])
+    model = SimpleNamespace(scores=lambda _: predicted)
+    rows = SimpleNamespace(
+        cuts=lambda: [slice(0, 3)],
+        features=np.zeros((3, 1)),
+        codes=codes,
+        weight=lambda _: None,
+        persons=None,
+    )
+    # Predictions count as the end of the target's range; errors of more than 1 count as 1.
+    assert training.score_units(rows, model, loss) == (1 + 0.75 + 0) * training._SCORE_UNITS
+
+
+def test_a_record_has_at_most_its_whole_weight(monkeypatch):
+    """Weights beyond [0, 1] would be as many records."""
+    seen = []
+    plain = training._Training.encode
+    monkeypatch.setattr(training._Training, "encode", lambda *a: seen.append(plain(*a)) or seen[-1])
+    people = table().assign(weight=np.where(np.arange(ROWS) % 2, 40.0, -3.0))
+    people.loc[:9, "weight"] = 0.25
+    fit_private(people, "ill", weight="weight", bounds=BOUNDS | {"amount": [-100, 200]}, eta=0.45,
+                source=InsecureSource(7))  # fmt: skip
+    for rows in seen:
+        assert sorted(set(rows.weights.tolist())) == [0.0, 0.25, 1.0]
+    assert seen
+
+
+@pytest.mark.parametrize("numbers", [1, 2, 3])
+def test_means_of_public_ranges_move_by_twice_the_radius(paid, numbers):
+    names = ["weight", "amount", "patient_id"][:numbers]
+    bounds = {"weight": [0, 100], "amount": [-100, 200], "patient_id": [0, 10**7]}
+    encoder_fit._noisy_mean(
+        read_records(table()),
+        {name: Range(*map(float, bounds[name])) for name in names},
+        Budget(1.0, 1e-9, source=InsecureSource(1)),
+    )
+    radius = encoder_fit._MEAN_RADIUS * math.sqrt(numbers)
+    assert_moves(paid, "means of columns with public ranges", descent(radius))
+
+
+def test_the_centre_of_rows_moves_by_twice_the_radius(paid):
+    share = Budget(1.0, 1e-9, source=InsecureSource(1)).take("means of features", 0.5)
+    shards = SimpleNamespace(sum=lambda *_: np.zeros(4))
+    gradient.measure_centre(shards, share, records=ROWS)
+    assert_moves(paid, "means of features", descent(gradient._MEAN_RADIUS))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 6, 7, 10, 11])
+def test_numbers_of_different_values_move_by_one_each(paid, count):
+    names = [f"id {k}" for k in range(count)]
+    people = pd.DataFrame({name: np.arange(ROWS) for name in names})
+    histograms.noisy_identifiers(
+        read_records(people), names, Budget(1.0, 1e-9, source=InsecureSource(1))
+    )
+    assert_moves(paid, "values of columns called identifiers", F(count))
+
+
+@pytest.mark.parametrize("outputs", range(1, 20))
+def test_counted_scores_move_by_two_cells_per_output(paid, outputs):
+    share = Budget(1.0, 1e-9, source=InsecureSource(1)).take("calibrated probabilities", 0.5)
+    shards = SimpleNamespace(sum=lambda *_: np.full((outputs, probabilities._KNOTS.size, 2), 9.0))
+    probabilities.probability_line(
+        None, shards, share, slope=1.0, records=ROWS, outputs=max(2, outputs)
+    )
+    assert_moves(paid, "calibrated probabilities", 2 * outputs * F(2**30) ** 2)
+
+
+def test_formats_of_numbers_move_by_two_counts(paid, monkeypatch):
+    """A column with public bounds whose values are written in one of a few ways."""
+    monkeypatch.setattr(synthesizing, "_fidelity", lambda *_: None)
+    synthesize(table()[["weight", "ill"]], rows=20, bounds=BOUNDS, eta=0.45, insecure_seed=7)
+    assert_moves(paid, "how numbers are written", F(2))
+
+
+def test_noise_of_a_network_is_the_reach_times_the_multiplier_from_above(monkeypatch):
+    """In rationals, and nothing but gradients of at most the clip in double precision."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    monkeypatch.setattr(networks_training, "_SINGLE", 0.0)
+    monkeypatch.setattr(networks_training, "_UNDERFLOW", 0.0)
+    parameter, kept = torch.nn.Parameter(torch.zeros(1)), torch.ones(1, dtype=torch.bool)
+    for slope, clip in zip((rng.normal(size=200) * 9).tolist(), rng.uniform(0.3, 1, 200).tolist(),
+                           strict=True):  # fmt: skip
+        # The length of one number is exact, so only the quotient and the product are rounded.
+        parameter.grad_sample = torch.full((1, 1), slope, dtype=torch.float32)
+        (added,) = networks_training.sum_clipped([parameter], kept, clip)
+        assert abs(F(float(added))) <= F(clip)
+
+
+def test_lengths_of_gradients_in_single_precision_are_from_above():
+    """Squares that are lost beside a large one would let a row add more than the clip."""
+    torch = pytest.importorskip("torch")
+    parameter, kept = torch.nn.Parameter(torch.zeros(40)), torch.ones(1, dtype=torch.bool)
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        rows = rng.normal(size=(1, 40)) * 5
+        parameter.grad_sample = torch.from_numpy(rows.astype(np.float32))
+        (added,) = networks_training.sum_clipped([parameter], kept, 0.9)
+        assert sum(F(v) ** 2 for v in added.tolist()) <= F(0.9) ** 2

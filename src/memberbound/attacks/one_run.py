@@ -250,15 +250,25 @@ def one_run_epsilon(run: Guesses, *, delta: float = 0.0, confidence: float = 0.9
         values = [one_run_p_value(run, epsilon=e, delta=delta) for e in hypotheses]
         return np.array([value <= error for value in values])
 
-    def least_fpr(tpr: FloatArray, epsilon: FloatArray) -> FloatArray:
-        flat = np.exp(-epsilon) * (tpr - delta)
-        steep = 1 - delta - np.exp(epsilon) * (1 - tpr)
-        return np.maximum(np.maximum(flat, steep - 1e-14 * np.exp(epsilon)), 0.0)
+    def least_fpr(tpr: FloatArray, hypothesis: FloatArray) -> FloatArray:
+        return least_fpr_of_dp(tpr, hypothesis, delta)
 
     return max(
         _last_rejected(improbable),
         _last_rejected(lambda h: _impossible(run, error, least_fpr, h)) if delta else 0.0,
     )
+
+
+def least_fpr_of_dp(tpr: FloatArray, epsilon: FloatArray, delta: float) -> FloatArray:
+    """Return the least FPR of a test with this TPR under (ε, δ)-DP, from below up to 1e-12 of it.
+
+    Examples:
+        >>> least_fpr_of_dp(np.array([0.5, 1.0]), np.zeros(2), 0.25).tolist()
+        [0.25, 0.75]
+    """
+    flat = np.exp(-epsilon) * (tpr - delta)
+    steep = 1 - delta - np.exp(epsilon) * (1 - tpr) - 1e-14 * np.exp(epsilon)
+    return np.asarray(np.maximum(np.maximum(flat, steep), 0.0))
 
 
 def one_run_mu(run: Guesses, *, confidence: float = 0.95) -> float:

@@ -352,7 +352,7 @@ def _gap(pair: Scores, split: tuple[Scores, Scores], side: float) -> tuple[float
     lower = max(estimate - two_sample_deviation(n1, n0, side / 2), 0.0)
     choose, evaluate = split
     threshold, _ = choose.best_threshold()
-    if min(sample.size for sample in (*choose, *evaluate)) > 0 and threshold < np.inf:
+    if min(sample.size for sample in (*choose, *evaluate)) > 0:
         hits, alarms = evaluate.hits(threshold)
         falsely = clopper_pearson_upper(alarms, evaluate.non_members.size, side / 4)
         others = float(clopper_pearson_lower(hits, evaluate.members.size, side / 4))
@@ -361,7 +361,8 @@ def _gap(pair: Scores, split: tuple[Scores, Scores], side: float) -> tuple[float
         share = choose.members.size / n1
         among = choose.hits(threshold)[0] / choose.members.size
         reached = min(others, share * among + (1 - share) * others)
-        lower = max(lower, float(reached - falsely) - 1e-15)
+        # Both terms keep 1e-11 of their size, far more than these operations round.
+        lower = max(lower, float(reached - falsely))
     return lower, estimate, upper
 
 

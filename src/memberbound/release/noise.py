@@ -47,12 +47,15 @@ def _displacement_sizes(displacements: ArrayLike, scales: ArrayLike, dimension: 
 
 
 def _euclidean(sizes: FloatArray) -> FloatArray:
-    """Return the Euclidean length along the last axis, rounded up; ∞ on overflow."""
+    """Return the Euclidean length along the last axis, rounded up; ∞ on overflow.
+
+    Numerics: raised by 16 units at least beyond what these operations and three more round.
+    """
     top = sizes.max(axis=-1)
     unit = np.where((top > 0) & np.isfinite(top), top, 1.0)
     with np.errstate(over="ignore", under="ignore"):
         raised = top * np.sqrt(np.square(sizes / unit[..., None]).sum(axis=-1))
-        return np.asarray(raised * (1 + 2 * sum_slack(sizes.shape[-1]) + 32 * UNIT))
+        return np.asarray(raised * (1 + 2 * sum_slack(sizes.shape[-1])))
 
 
 def _over_scale(lengths: ArrayLike, scale: float) -> FloatArray:
@@ -65,9 +68,9 @@ def _over_scale(lengths: ArrayLike, scale: float) -> FloatArray:
     return np.where(values > 0, ratio, 0.0)
 
 
-def _round_up_to_one(values: FloatArray, present: FloatArray) -> FloatArray:
-    """Return the next double above each value, at most 1; exactly 0 without a displacement."""
-    return np.where(present > 0, np.minimum(np.nextafter(values, np.inf), 1.0), 0.0)
+def _at_most_one(values: FloatArray, present: FloatArray) -> FloatArray:
+    """Return values of at most 1, and exactly 0 without a displacement."""
+    return np.where(present > 0, np.minimum(values, 1.0), 0.0)
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ class GaussianNoise:
         """Return TV = erf(δ/√8) at Euclidean lengths δ·scale, rounded up; concave."""
         ratios = _over_scale(lengths, self.scale)
         with np.errstate(under="ignore"):
-            return _round_up_to_one(special.erf(ratios / math.sqrt(8.0)) * (1 + 8 * UNIT), ratios)
+            return _at_most_one(special.erf(ratios / math.sqrt(8.0)) * (1 + 8 * UNIT), ratios)
 
     def describe(self) -> dict[str, object]:
         """Return the law and its scale."""
@@ -179,7 +182,7 @@ class NormExponentialNoise:
     def length(self, displacements: ArrayLike) -> FloatArray:
         """Return ‖a‖ in the law's own norm, rounded up."""
         sizes = _displacement_sizes(displacements, self.sigmas, self.dimension)
-        return np.asarray(_euclidean(sizes) / math.sqrt(self.dimension) * (1 + 16 * UNIT))
+        return np.asarray(_euclidean(sizes) / math.sqrt(self.dimension))
 
     @property
     def slope_upper(self) -> float:
@@ -190,14 +193,15 @@ class NormExponentialNoise:
         d = self.dimension
         low, high = float(special.gammaln(d / 2)), float(special.gammaln((d + 1) / 2))
         slack = 16 * UNIT * (abs(low) + abs(high) + d)
-        return min(up(math.exp(low - high + slack) / (2 * math.sqrt(math.pi)), 16), 0.5)
+        # The slack is 16 units at least, which pays for the exponential and the quotient too.
+        return min(math.exp(low - high + slack) / (2 * math.sqrt(math.pi)), 0.5)
 
     def distance(self, lengths: ArrayLike) -> FloatArray:
         """Return X14's min(1 - e^{-t/2}, κ·t) at t = length/scale, rounded up; concave."""
         ratios = _over_scale(lengths, self.scale)
         with np.errstate(under="ignore", over="ignore"):
             value = np.minimum(-np.expm1(-ratios / 2), ratios * self.slope_upper)
-        return _round_up_to_one(value * (1 + 8 * UNIT), ratios)
+        return _at_most_one(value * (1 + 8 * UNIT), ratios)
 
     def describe(self) -> dict[str, object]:
         """Return the law, the range of the σ_i, and the scale."""
@@ -260,7 +264,7 @@ def norm_exponential_constant(eta: float) -> float:
         4.481
     """
     # The slack leaves room for the rounding of the law's own distance.
-    return up(1.0 / -math.log1p(-down(2 * checked_eta(eta), 64)), 64)
+    return 1.0 / -math.log1p(-down(2 * checked_eta(eta), 64))
 
 
 # ── The grid of released values, which removes leakage through floating point ─────────────────────

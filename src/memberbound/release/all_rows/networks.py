@@ -134,7 +134,7 @@ def _as_step(parts: Sequence[BudgetShare]) -> tuple[DpSgd, ...]:
     if not parts:
         return ()
     mu = math.hypot(*(part.mu for part in parts))
-    return (DpSgd(down(2.0 / up(mu, 16 + len(parts)), 4), 1.0, 1),)
+    return (DpSgd(2.0 / up(mu, 16 + len(parts)), 1.0, 1),)
 
 
 @dataclass(frozen=True, eq=False)

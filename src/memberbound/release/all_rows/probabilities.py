@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from memberbound.numerics.rounding import FloatArray, up
+from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.gradient import Features, TrainingRows
 from memberbound.release.budget import HISTOGRAM_MOVES, BudgetShare
 from memberbound.tables.shards import Shards
@@ -149,7 +149,8 @@ def probability_line(
     """
     units = min(_UNITS, 52 - records.bit_length())
     total = rows.sum(_counted_scores, model, slope, units)
-    sensitivity = up(HISTOGRAM_MOVES * math.sqrt(len(total)), 2)
+    # HISTOGRAM_MOVES is 8 units above √2, which pays for the root and the product.
+    sensitivity = HISTOGRAM_MOVES * math.sqrt(len(total))
     noise = share.sums(sensitivity=math.ldexp(sensitivity, units))
     # From here on nothing but the noisy counts is used: post-processing.
     noisy = np.ldexp(noise.measure(total), -units)
