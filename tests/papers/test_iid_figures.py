@@ -22,7 +22,6 @@ from memberbound.papers.iid_figures import (
     Digits,
     Network,
     Setting,
-    Training,
     best_accuracy,
     draw_records,
     figure_1,
@@ -67,9 +66,9 @@ def test_steps_of_pytorch():
 
 
 def test_figure_1_in_a_small_setting():
-    setting = Training(records=40, fresh=400, width=256, iterations=100, every=25)
     seen = []
-    findings = figure_1(2, 0, lambda *step: seen.append(step), setting=setting)
+    small = {"n": 40, "fresh": 400, "width": 256, "iterations": 100}
+    findings = figure_1(2, 0, lambda *step: seen.append(step), **small)
     assert [row["iteration"] for row in findings.table] == [0, 25, 50, 75, 100]
     assert len(findings.trials) == 10
     assert seen == [(1, 2), (2, 2)]
@@ -77,8 +76,9 @@ def test_figure_1_in_a_small_setting():
     assert len(findings.draw().axes) == 2
 
 
-def test_figure_2_in_a_small_setting():
-    findings = figure_2(2, 0, dimensions=(5, 40, 80), records=30, fresh=500)
+def test_figure_2_in_a_small_setting(monkeypatch):
+    monkeypatch.setattr(iid_figures, "DIMENSIONS", (5, 40, 80))
+    findings = figure_2(2, 0, n=30, fresh=500)
     assert [check.holds for check in findings.checks] == [True] * 4
     narrow, *wide = findings.table
     assert narrow["linear_train_1e-06_mean"] < 0.5

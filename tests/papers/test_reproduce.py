@@ -16,6 +16,7 @@ from memberbound.papers.reproduction import (
     Average,
     Check,
     Experiment,
+    Picture,
     Reproduction,
     Sweep,
     below,
@@ -164,10 +165,87 @@ def test_interrupted_run_leaves_finished_figures_whole(only, monkeypatch, tmp_pa
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted("L24-F2" + end for end in ENDINGS)
 
 
+def test_settings_of_a_figure_reach_it_and_its_claims_are_not_checked(tmp_path, undrawn):
+    small = reproduce("L24-F1", n=4, trials=2, settings={"clip": 20.0, "d": 2})
+    assert small.settings == {"clip": 20.0, "d": 2, "n": 4}
+    assert small.checks == ()
+    assert "n = 4" in small.notes[0]
+    assert small.table != reproduce("L24-F1", n=4, trials=2).table
+    # The paper's own values are no settings of one's own.
+    same = reproduce("L24-F3", n=6, trials=1)
+    assert same.settings == {}
+    assert same.checks
+    arguments = ("--n", 7, "--trials", 1, "--set", "candidates=2", "--out", tmp_path, "--json")
+    code, printed, errors = answered("reproduce", "L24-F3", *arguments)
+    assert code == 0, errors
+    assert json.loads(printed)["settings"] == {"candidates": 2.0, "n": 7.0}
+
+
+def test_n_changes_the_game_that_is_measured():
+    """Truth: at n = 4, one value of σ, the mechanism written out on the same population."""
+    row = subset_figures.choice([0, 1, 0], 1, 10, sigma=1.0, n=4, epsilon_population=5.0)
+    exact = subset_figures.choice([0, 1, 0], 1, 10, sigma=1.0, n=4, epsilon_population=5.0)
+    assert row == exact
+    # Fewer records, each of more weight: ε for the same ε(X) depends on n through Δ/Δ(X) alone.
+    other = subset_figures.choice([0, 1, 0], 1, 10, sigma=1.0, n=8, epsilon_population=5.0)
+    assert other["pmp_epsilon"] < row["pmp_epsilon"]
+    for size, found in ((4, row), (8, other)):
+        assert found["epsilon_lipschitz"] / found["epsilon"] == pytest.approx(20 / 11), size
+
+
+def test_a_stopped_run_goes_on_where_it_was(tmp_path, monkeypatch, undrawn):
+    measured, whole = [], reproduce("L24-F2", trials=3).table
+    choice = subset_figures.choice
+
+    def counted(key, *rest, **settings):
+        if len(measured) == 10:  # in the second of three trials of seven values
+            measured.append(None)
+            raise KeyboardInterrupt
+        measured.append(key)
+        return choice(key, *rest, **settings)
+
+    monkeypatch.setattr(subset_figures, "choice", counted)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce("L24-F2", trials=3, out=tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["L24-F2-unfinished.jsonl"]
+    # A line that was cut off is measured again.
+    kept = tmp_path / "L24-F2-unfinished.jsonl"
+    kept.write_text(kept.read_text() + '[{"pmp_epsilon": 0.')
+    steps = []
+    done = reproduce("L24-F2", trials=3, out=tmp_path, progress=lambda *step: steps.append(step))
+    assert done.table == whole
+    assert steps == [(1, 3), (2, 3), (3, 3)]
+    assert len(measured) == 11 + 14  # not the first trial again
+    assert not kept.exists()
+    # Another seed starts anew.
+    del measured[:]
+    monkeypatch.setattr(subset_figures, "choice", choice)
+    kept.write_text('{"id": "L24-F2"}\n[]\n')
+    assert reproduce("L24-F2", trials=3, out=tmp_path).table == whole
+
+
+def test_a_curve_on_top_of_another_leaves_it_visible():
+    """L24-F5 at a large C: both curves are equal, and the upper one is broken and hollow."""
+    equal = Sweep("x", (1.0, 2.0), {"a": np.ones((2, 1)), "b": np.ones((2, 1))})
+    curves = [("a", "below", "blue", "o"), ("b", "above", "green", "--D")]
+    figure = Picture("t", "x", "y", {"": curves}).draw(equal)
+    below, above = figure.axes[0].lines
+    assert (below.get_linestyle(), above.get_linestyle()) == ("-", "--")
+    assert above.get_markerfacecolor() == "none"
+    assert above.get_markersize() > below.get_markersize()
+    assert subset_figures._PROVED[3].startswith("--")
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
         (["L24-F9"], "L24-F1, L24-F2"),
+        (["L24", "--n", "8"], "one figure"),
+        (["L24-F1", "--n", "0"], "n must be"),
+        (["L24-F1", "--set", "colour=3"], "clip = 10"),
+        (["L24-F1", "--set", "clip=-1"], "clip"),
+        (["L24-F1", "--set", "d=1.5"], "d must be"),
+        (["I24-F1", "--n", "20"], "multiple of 8"),
         (["L24-F1", "--trials", "0"], "trials"),
         (["L24-F1", "--trials", "1.5"], "trials"),
         (["L24-F1", "--seed", "-1"], "seed"),

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,6 +154,7 @@ class Training:
     iterations: int = 2500
     every: int = 25
     rate: float = 0.1
+    dimension: int = 10
 
     @property
     def looks(self) -> tuple[float, ...]:
@@ -162,7 +163,9 @@ class Training:
 
     def losses(self, rng: np.random.Generator) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Train, and yield training and fresh losses at every look."""
-        (x, y), (x0, y0) = draw_records(rng, self.records), draw_records(rng, self.fresh)
+        (x, y), (x0, y0) = (
+            draw_records(rng, count, self.dimension) for count in (self.records, self.fresh)
+        )
         network = Network(rng, x.shape[1], self.width, self.rate)
         x1, x01, y1 = with_one(x), with_one(x0), y.astype(np.float32)
         for look in self.looks:
@@ -233,10 +236,20 @@ def training_checks(sweep: Sweep) -> tuple[Check, ...]:
 
 
 def figure_1(
-    trials: int, seed: int, progress: Progress | None = None, *, setting: Training | None = None
+    trials: int,
+    seed: int,
+    progress: Progress | None = None,
+    *,
+    n: int = 1000,
+    d: int = 10,
+    width: int = 4096,
+    iterations: int = 2500,
+    every: int = 25,
+    fresh: int = 10_000,
+    rate: float = 0.1,
 ) -> Findings:
     """Run A25-F1, in the paper's setting or another."""
-    setting = setting or Training()
+    setting = Training(n, fresh, width, iterations, every, rate, d)
 
     def measure(trial: int) -> Measured:
         rng = np.random.default_rng([seed, 25, 1, trial])
@@ -245,7 +258,7 @@ def figure_1(
     sweep = swept("iteration", setting.looks, trials, measure, progress)
     title = (
         "A25-F1: two-layer ReLU network during training, n = "
-        f"{setting.records}, d = 10, width {setting.width}"
+        f"{setting.records}, d = {d}, width {setting.width}"
     )
     panels = {"train": "training records", "fresh": "fresh records"}
     picture = small_losses_picture(title, "iteration of Adam", panels)
@@ -294,11 +307,11 @@ def figure_2(
     seed: int,
     progress: Progress | None = None,
     *,
-    dimensions: Sequence[int] = DIMENSIONS,
-    records: int = 1000,
+    n: int = 1000,
     fresh: int = 10_000,
 ) -> Findings:
     """Run A25-F2."""
+    records, dimensions = n, DIMENSIONS
 
     def measured_at(trial: int, d: int) -> dict[str, float]:
         rng = np.random.default_rng([seed, 25, 2, trial, d])
@@ -539,7 +552,12 @@ def tabulated(
 def table_1(folder: Path | None) -> Run:
     """Read MNIST, and return what runs A25-Tab1 on it."""
     digits = Digits.read(folder)
-    return lambda trials, seed, progress: tabulated(digits, Setting(), trials, seed, progress)
+
+    def run(trials: int, seed: int, progress: Progress | None, *, n: int | None = None) -> Findings:
+        setting = Setting() if n is None else Setting(sizes=(n,))
+        return tabulated(digits, setting, trials, seed, progress)
+
+    return run
 
 
 # ── A25-Tab1: what the paper prints in and about it ───────────────────────────────────────────────

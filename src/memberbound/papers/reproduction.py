@@ -17,18 +17,21 @@ import math
 import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib import import_module, resources
+from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 
+from memberbound._version import __version__
 from memberbound.answers import INTERNAL, Answer, EstimateOf, Given, OmitEmpty, computed
 from memberbound.declarations import Option, Progress
-from memberbound.errors import InputError, whole_number
+from memberbound.errors import InputError, positive, whole_number
 from memberbound.files import write_table, write_text
 from memberbound.games import Game, IidGame, SubsetGame
 from memberbound.numerics.rounding import FloatArray
@@ -110,6 +113,53 @@ class Sweep:
         return rows
 
 
+class Trials:
+    """The finished trials of one figure, in a file while it is not finished.
+
+    A run that was stopped goes on after the last trial that is whole: ``key`` says what the trials
+    are of (figure, version, seed, settings), and trials of anything else are dropped.
+    """
+
+    def __init__(
+        self,
+        progress: Progress | None,
+        file: Path | None = None,
+        key: Mapping[str, object] | None = None,
+    ) -> None:
+        self.progress, self.file = progress, file
+        self.key = json.dumps(key, sort_keys=True)
+        self.finished: list[list[dict[str, float]]] = []
+        if file is None:
+            return
+        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+        if lines[:1] == [self.key]:
+            for line in lines[1:]:
+                with suppress(ValueError):  # cut off by the end of the run
+                    self.finished.append(json.loads(line))
+
+    def __call__(self, *step: int) -> None:
+        """Report progress."""
+        if self.progress is not None:
+            self.progress(*step)
+
+    def measured(self, trial: int, measure: Callable[[int], Measured]) -> Measured:
+        """Return a trial, from the file or measured now."""
+        if trial < len(self.finished):
+            return self.finished[trial]
+        result = [{name: float(value) for name, value in at.items()} for at in measure(trial)]
+        self.finished.append(result)
+        if self.file is not None:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            known = [self.key, *map(json.dumps, self.finished)]
+            write_text("\n".join(known) + "\n", self.file, force=True)
+        return result
+
+    def close(self) -> None:
+        """Remove the file: the figure is finished."""
+        if self.file is not None:
+            self.file.unlink(missing_ok=True)
+
+
 def swept(
     parameter: str,
     values: Sequence[float],
@@ -118,11 +168,11 @@ def swept(
     progress: Progress | None,
 ) -> Sweep:
     """Run ``measure(trial)``, which returns the quantities at every value, for all trials."""
+    keep = progress if isinstance(progress, Trials) else Trials(progress)
     measured = []
     for trial in range(trials):
-        measured.append(measure(trial))
-        if progress is not None:
-            progress(trial + 1, trials)
+        measured.append(keep.measured(trial, measure))
+        keep(trial + 1, trials)
     quantities = {
         name: np.array([[at[index][name] for at in measured] for index in range(len(values))])
         for name in measured[0][0]
@@ -204,7 +254,7 @@ def flat(
 
 # ── Pictures ──────────────────────────────────────────────────────────────────────────────────────
 
-#: A quantity of a sweep, the text of its legend, colour and marker.
+#: A quantity of a sweep, the text of its legend, colour and marker (after ``--``: a broken line).
 Curve = tuple[str, str, str, str]
 
 
@@ -237,7 +287,18 @@ class Picture:
                 axes.fill_between(
                     sweep.values, mean - band, mean + band, color=colour, alpha=0.2, lw=0
                 )
-                axes.plot(sweep.values, mean, color=colour, label=label, marker=marker, ms=4.5)
+                # A broken line has hollow markers: a curve below it shows through.
+                broken = marker.startswith("--")
+                axes.plot(
+                    sweep.values,
+                    mean,
+                    color=colour,
+                    label=label,
+                    marker=marker.removeprefix("--"),
+                    linestyle="--" if broken else "-",
+                    markerfacecolor="none" if broken else colour,
+                    ms=9 if broken else 4.5,
+                )
             for x, y, label, colour in self.quoted:
                 axes.plot(x, y, "*", color=colour, ms=15, mec="black", zorder=5, label=label)
             for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
@@ -278,7 +339,8 @@ class Findings:
         return cls(sweep.rows(), sweep.trial_rows(), tuple(checks), draw)
 
 
-Run = Callable[[int, int, Progress | None], Findings]
+#: ``run(trials, seed, progress, **settings)``.
+Run = Callable[..., Findings]
 
 
 @dataclass(frozen=True)
@@ -286,9 +348,10 @@ class Experiment:
     """A figure or table: how it is set, and the function that measures it.
 
     ``code`` names a module of this package and its function ``run(trials, seed, progress)``, which
-    is deterministic given the first two.  ``notes`` say in words how the paper was read and what of
-    it cannot be matched.  With ``needs_data`` the function takes the folder with data sets, or
-    ``None``, and returns ``run``; it raises :class:`MissingDataError` where a data set is missing.
+    is deterministic given the first two; its keyword arguments are the settings of the paper.
+    ``notes`` say in words how the paper was read and what of it cannot be matched.  With
+    ``needs_data`` the function takes the folder with data sets, or ``None``, and returns ``run``;
+    it raises :class:`MissingDataError` where a data set is missing.
     """
 
     id: str
@@ -301,12 +364,21 @@ class Experiment:
     game: Game = field(default_factory=IidGame)
     needs_data: bool = False
 
+    @property
+    def function(self) -> Any:
+        """The function that ``code`` names."""
+        module, name = self.code.split(".")
+        return getattr(import_module(f"{__package__}.{module}"), name)
+
     def prepared(self, folder: Path | None) -> Run:
         """Return what runs the experiment, with its data set read."""
-        module, name = self.code.split(".")
-        function: Any = getattr(import_module(f"{__package__}.{module}"), name)
-        run: Run = function(folder) if self.needs_data else function
+        run: Run = self.function(folder) if self.needs_data else self.function
         return run
+
+    def settings_text(self) -> str:
+        """Return the settings with the paper's values."""
+        known = {"n": None} if self.needs_data else settings_of(self.function)
+        return ", ".join(k if v is None else f"{k} = {v:g}" for k, v in known.items())
 
 
 @cache
@@ -322,6 +394,35 @@ def experiments() -> Mapping[str, Experiment]:
             fields["game"] = SubsetGame(**fields["game"])
         listed[row["id"]] = Experiment(**fields)
     return listed
+
+
+def settings_of(run: Run) -> dict[str, float | None]:
+    """Return the settings of a figure: names and the paper's values (``None``: several)."""
+    taken = signature(run).parameters.values()
+    return {p.name: p.default for p in taken if p.kind is p.KEYWORD_ONLY}
+
+
+def chosen_settings(
+    run: Run, id: str, n: int | None, settings: Sequence[str] | Mapping[str, float] | None
+) -> dict[str, float]:
+    """Return the settings that differ from the paper's, checked."""
+    if isinstance(settings, Mapping):
+        pairs: list[tuple[str, Any]] = [(str(name), value) for name, value in settings.items()]
+    else:
+        pairs = [(name, value) for name, _, value in (s.partition("=") for s in settings or ())]
+    if n is not None:
+        pairs.append(("n", n))
+    known, chosen = settings_of(run), {}
+    for name, value in pairs:
+        if name not in known:
+            listed = ", ".join(f"{k} = {v:g}" for k, v in known.items() if v is not None)
+            raise InputError(f"settings of {id} must be among {listed or 'n'}, got {name!r}.")
+        default = known[name]
+        whole = default is None or isinstance(default, int)
+        number = whole_number(name, value) if whole else positive(name, value)
+        if number != default:
+            chosen[name] = number
+    return chosen
 
 
 #: Environment variable that names the folder with data sets.
@@ -367,6 +468,11 @@ def reproduce(
     out: Annotated[str | Path, Option("folder", metavar="DIR", typed_default="reproduction")]
     | None = None,
     trials: int | None = None,
+    n: int | None = None,
+    settings: Annotated[
+        Sequence[str] | Mapping[str, float], Option("several", flag="--set", metavar="NAME=VALUE")
+    ]
+    | None = None,
     data: Annotated[str | Path, Option("folder", metavar="DIR")] | None = None,
     seed: int = 0,
     progress: Annotated[Progress, Option("progress", metavar="reproducing")] | None = None,
@@ -380,6 +486,10 @@ def reproduce(
             ``ID-trials.csv`` (every trial) and ``ID.json``, with a ``summary.md`` for several
             figures; files of an earlier run are replaced.
         trials: random populations to average over (default: as in the paper).
+        n: training records of one figure (default: as in the paper); beyond what can be enumerated
+            ε̃ is bounded from random subsets.
+        settings: other settings of one figure, such as ``d=3``; ``--list`` names them. May be
+            repeated. With settings of your own the paper's claims are not checked.
         seed: makes the numbers repeatable.
         data: folder with data sets that are not part of the package (MNIST for ``A25-Tab1``;
             default: the environment variable MEMBERBOUND_DATA).
@@ -388,7 +498,11 @@ def reproduce(
     Command line:
         memberbound reproduce --list
         memberbound reproduce L24-F2 --out figures
+        memberbound reproduce L24-F1 --n 8 --trials 40
+        memberbound reproduce L24-F5 --set d=2 --set sigma=1
         memberbound reproduce all --out figures
+
+    A run with ``out`` that is stopped goes on from its last trial when it is started again.
 
     Edge cases: an unknown id, an ``out`` that is a file, less than one trial, a damaged data set:
     refused before any work is done.  A data set that is not there: refused if its table is the
@@ -398,27 +512,39 @@ def reproduce(
     if id is None or listing:
         return Reproduction.listing()
     wanted, several = _chosen(id)
+    if several and (n is not None or settings):
+        raise InputError(f"id must be one figure with settings of its own, got {id!r}.")
     count = None if trials is None else whole_number("trials", trials)
     start = whole_number("seed", seed, at_least=0)
     # The environment is not looked at for figures that need no data.
     needed = data is not None or any(one.needs_data for one in wanted)
     source = data_folder(data) if needed else None
-    ready: list[tuple[Experiment, Run]] = []
+    ready: list[tuple[Experiment, Run, dict[str, float]]] = []
     left_out = []
     for one in wanted:
         try:
-            ready.append((one, one.prepared(source)))
+            run = one.prepared(source)
         except MissingDataError as missing:
             if len(wanted) == 1:
                 raise
             left_out.append({"id": one.id, "title": one.title, "reason": str(missing)})
+        else:
+            ready.append((one, run, chosen_settings(run, one.id, n, settings)))
     folder = None if out is None else _folder(out)
     parts = []
-    for index, (one, run) in enumerate(ready):
+    for index, (one, run, chosen) in enumerate(ready):
         own = one.trials if count is None else count
-        findings = run(own, start, progress if len(ready) == 1 else None)
-        part = Reproduction(one.id, one.title, findings.table, findings.checks, (one,), own, start)
+        keep = None if folder is None else folder / f"{one.id}-unfinished.jsonl"
+        key = {"id": one.id, "version": __version__, "seed": start, "settings": chosen}
+        watch = Trials(progress if len(ready) == 1 else None, keep, key)
+        findings = run(own, start, watch, **chosen)
+        # The claims are about the paper's settings.
+        checks = () if chosen else findings.checks
+        part = Reproduction(
+            one.id, one.title, findings.table, checks, (one,), own, start, settings=chosen
+        )
         parts.append(part if folder is None else _written(part, findings, folder))
+        watch.close()
         if progress is not None and len(ready) > 1:
             progress(index + 1, len(ready))
     if not several:
@@ -432,12 +558,10 @@ def reproduce(
 
 
 def _folder(out: str | Path) -> Path:
-    """Make the folder, or refuse what is a file, before any work is done."""
+    """Return the folder, which is made with its first file; refuse what is a file at once."""
     folder = Path(out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise InputError(f"out must be a folder, got {str(out)!r}, where a file is.") from None
+    if any(part.is_file() for part in (folder, *folder.parents)):
+        raise InputError(f"out must be a folder, got {str(out)!r}, where a file is.")
     return folder
 
 
@@ -447,6 +571,7 @@ def _written(result: Reproduction, findings: Findings, folder: Path) -> Reproduc
 
     from memberbound.report.drawing import save
 
+    folder.mkdir(parents=True, exist_ok=True)
     png, svg, table, single, record = (
         folder / f"{result.id}{end}" for end in (".png", ".svg", ".csv", "-trials.csv", ".json")
     )
@@ -490,6 +615,7 @@ class Reproduction(Answer):
     experiments: tuple[Experiment, ...] = field(metadata=INTERNAL)
     trials: int | None = None
     seed: int | None = None
+    settings: OmitEmpty[dict[str, Given]] = field(default_factory=dict)
     figures: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     parts: tuple[Reproduction, ...] = field(default=(), metadata=INTERNAL)
@@ -522,7 +648,10 @@ class Reproduction(Answer):
     def listing(cls) -> Reproduction:
         """Return what can be redone."""
         listed = tuple(experiments().values())
-        rows: list[Row] = [{"id": e.id, "title": e.title, "trials": e.trials} for e in listed]
+        rows: list[Row] = [
+            {"id": e.id, "title": e.title, "trials": e.trials, "settings": e.settings_text()}
+            for e in listed
+        ]
         return cls(None, "figures and tables that can be redone", rows, (), listed)
 
     @property
@@ -547,6 +676,9 @@ class Reproduction(Answer):
         if self.id is None:
             return []
         several = len(self.experiments) > 1
+        if self.settings:
+            told = ", ".join(f"{name} = {value:g}" for name, value in self.settings.items())
+            return [f"With {told} instead of the paper's settings; its claims are not checked."]
         return [
             f"{e.id}: {note}" if several else note for e in self.experiments for note in e.notes
         ]
@@ -563,12 +695,16 @@ class Reproduction(Answer):
         The page is Markdown: a row for each figure, and what does not match.
         """
         if self.id is None:
-            lines = [f"{row['id']}  {row['title']} ({row['trials']} trials)" for row in self.table]
+            lines = [
+                f"{row['id']}  {row['title']} ({row['trials']} trials; {row['settings']})"
+                for row in self.table
+            ]
             return "\n".join([*lines, "", "Run one with its id, or all of them with: all"])
         if self.parts:
             return self._page()
         lines = [f"{self.id}  {self.title}", f"{self.trials} trials, seed {self.seed}", ""]
-        lines += [f"{'holds':<7}{'paper':<9}{'measured':<20}claim"]
+        if self.checks:
+            lines += [f"{'holds':<7}{'paper':<9}{'measured':<20}claim"]
         for check in self.checks:
             paper, ours = check.numbers()
             holds = "yes" if check.holds else "NO"

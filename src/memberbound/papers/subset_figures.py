@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from memberbound.declarations import Progress
+from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.numerics.roots import safe_crossing
 from memberbound.numerics.rounding import FloatArray
@@ -33,6 +34,7 @@ from memberbound.papers.izzo2024 import (
     sensitivity_of_inverse_sum,
     spread_of_inverse_sum,
 )
+from memberbound.papers.lowy2024 import exponential_pmp
 from memberbound.papers.reproduction import (
     Average,
     Check,
@@ -54,7 +56,6 @@ from memberbound.subset.crowd import Crowd, CrowdTable
 from memberbound.subset.exponential import (
     ExponentialMechanism,
     clip_sensitivity,
-    exact_bounds,
     l2_losses,
 )
 from memberbound.subset.gaussian import dp_from_noise, noise_from_dp
@@ -70,7 +71,8 @@ _RATIOS: tuple[Curve, ...] = (
     ("ratio_population", "ε̃/ε(X)   (practical attacker : worst case inside X)", ORANGE, "s"),
     ("ratio_worst_case", "ε̃/ε   (practical attacker : worst case)", BLUE, "o"),
 )
-_PROVED: Curve = ("ratio_proved", "what can be proved: ε̃/ε with the crowd (X21)", GREEN, "D")
+#: Drawn last and broken: where the crowd proves nothing more, the other curve shows through.
+_PROVED: Curve = ("ratio_proved", "what can be proved: ε̃/ε with the crowd (X21)", GREEN, "--D")
 
 
 def ratios(title: str, xlabel: str, *others: Curve, **marks: Any) -> Picture:
@@ -96,9 +98,6 @@ def drawn_records(
 
 # ── L24-F1 to F3: the exponential mechanism ───────────────────────────────────────────────────────
 
-#: 2n = 12 records, n = 6 of them in the data set: 924 subsets.
-TWELVE = SubsetGame(12, 6)
-
 
 def choice(
     key: Sequence[int],
@@ -106,27 +105,30 @@ def choice(
     candidates: int,
     *,
     epsilon_population: float,
+    n: int = 6,
     clip: float = 10.0,
     sigma: float = 1.0,
     outliers: float = 1.0,
 ) -> dict[str, float]:
     """Return the parameters of the exponential mechanism on one population, and their ratios.
 
-    One key is one randomness, which serves a whole sweep.
+    One key is one randomness, which serves a whole sweep.  Of the 2n records n are in the data set:
+    924 subsets in the paper's figures; beyond n = 14 they are sampled.
     """
+    game = SubsetGame(2 * n, n)
     rng = np.random.default_rng(key)
     directions = rng.standard_normal((candidates, dimension))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    rows = drawn_records(rng, TWELVE, directions[0], sigma=sigma, clip=clip, outliers=outliers)
+    rows = drawn_records(rng, game, directions[0], sigma=sigma, clip=clip, outliers=outliers)
     mechanism = ExponentialMechanism.calibrated_to_population(
         l2_losses(rows, directions),
-        size=TWELVE.size,
+        size=game.size,
         epsilon_population=epsilon_population,
-        sensitivity=clip_sensitivity(directions, clip, TWELVE.size),
+        sensitivity=clip_sensitivity(directions, clip, game.size),
     )
-    pmp = exact_bounds(mechanism).pmp_epsilon_upper
+    pmp = exponential_pmp(mechanism)
     # A cruder Δ: the distance is 1-Lipschitz in the record and two records are 2C apart.
-    lipschitz = mechanism.epsilon * (2 * clip / TWELVE.size) / mechanism.sensitivity
+    lipschitz = mechanism.epsilon * (2 * clip / game.size) / mechanism.sensitivity
     return {
         "pmp_epsilon": pmp,
         "epsilon": mechanism.epsilon,
@@ -140,11 +142,22 @@ def choice(
 _SPREADS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)
 
 
-def figure_1(trials: int, seed: int, progress: Progress | None) -> Findings:
+def figure_1(
+    trials: int,
+    seed: int,
+    progress: Progress | None,
+    *,
+    n: int = 6,
+    d: int = 1,
+    candidates: int = 10,
+    clip: float = 10.0,
+    epsilon: float = 5.0,
+) -> Findings:
     """Run L24-F1: the spread of the data."""
+    setting: dict[str, Any] = {"n": n, "clip": clip, "epsilon_population": epsilon}
 
     def measure(trial: int) -> Measured:
-        return [choice([seed, 1, trial], 1, 10, sigma=s, epsilon_population=5.0) for s in _SPREADS]
+        return [choice([seed, 1, trial], d, candidates, sigma=s, **setting) for s in _SPREADS]
 
     sweep = swept("sigma", _SPREADS, trials, measure, progress)
     worst, inside, narrow = "ratio_worst_case", "ratio_population", _SPREADS[:7]  # σ ≤ 1
@@ -166,12 +179,13 @@ def figure_1(trials: int, seed: int, progress: Progress | None) -> Findings:
         flat(f"{steady}, up to σ = 5", sweep, inside, factor=1.25),
     )
     picture = ratios(
-        "L24-F1: exponential mechanism, ε(X) = 5, n = 6, m = 10, C = 10, d = 1",
+        f"L24-F1: exponential mechanism, ε(X) = {epsilon:g}, n = {n}, m = {candidates}, "
+        f"C = {clip:g}, d = {d}",
         "standard deviation σ of the records",
         ("ratio_lipschitz", "ε̃/ε with the cruder Δ = 2C/n", GREY, "^"),
         quoted=(
-            (1.0, 0.075, "paper, ε̃/ε at σ = 1", BLUE),
-            (1.0, 2.14 / 5, "paper, ε̃/ε(X) at σ = 1", ORANGE),
+            (1.0, 0.075, "paper (n = 6), ε̃/ε at σ = 1", BLUE),
+            (1.0, 2.14 / 5, "paper (n = 6), ε̃/ε(X) at σ = 1", ORANGE),
         ),
         log="xy",
     )
@@ -181,12 +195,29 @@ def figure_1(trials: int, seed: int, progress: Progress | None) -> Findings:
 _CLIPS_OF_TWELVE = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
 
-def figure_2(trials: int, seed: int, progress: Progress | None) -> Findings:
+def figure_2(
+    trials: int,
+    seed: int,
+    progress: Progress | None,
+    *,
+    n: int = 6,
+    d: int = 5,
+    candidates: int = 32,
+    sigma: float = 1.0,
+    outliers: float = 100.0,
+    epsilon: float = 10.0,
+) -> Findings:
     """Run L24-F2: the clip threshold, with two outliers."""
+    setting: dict[str, Any] = {
+        "n": n,
+        "sigma": sigma,
+        "outliers": outliers,
+        "epsilon_population": epsilon,
+    }
 
     def measure(trial: int) -> Measured:
-        key, setting = [seed, 2, trial], {"epsilon_population": 10.0, "outliers": 100.0}
-        return [choice(key, 5, 32, clip=clip, **setting) for clip in _CLIPS_OF_TWELVE]
+        key = [seed, 2, trial]
+        return [choice(key, d, candidates, clip=clip, **setting) for clip in _CLIPS_OF_TWELVE]
 
     sweep = swept("clip", _CLIPS_OF_TWELVE, trials, measure, progress)
     at_50 = sweep.trials_at("pmp_epsilon", 50.0)
@@ -202,9 +233,10 @@ def figure_2(trials: int, seed: int, progress: Progress | None) -> Findings:
         trend("ε̃(X)/ε(X) falls as C grows", sweep, "ratio_population", rising=False),
     )
     picture = ratios(
-        "L24-F2: exponential mechanism, ε(X) = 10, n = 6, m = 32, d = 5, outliers × 100",
+        f"L24-F2: exponential mechanism, ε(X) = {epsilon:g}, n = {n}, m = {candidates}, d = {d}, "
+        f"outliers × {outliers:g}",
         "clip threshold C",
-        quoted=[(50.0, 0.0123, "paper: both below 0.0123 at C = 50", BLUE)],
+        quoted=[(50.0, 0.0123, "paper (n = 6): both below 0.0123 at C = 50", BLUE)],
         log="xy",
     )
     return Findings.of_sweep(sweep, checks, picture)
@@ -213,12 +245,23 @@ def figure_2(trials: int, seed: int, progress: Progress | None) -> Findings:
 _DIMENSIONS_OF_TWELVE = (1, 2, 3, 5, 10, 20, 50)
 
 
-def figure_3(trials: int, seed: int, progress: Progress | None) -> Findings:
+def figure_3(
+    trials: int,
+    seed: int,
+    progress: Progress | None,
+    *,
+    n: int = 6,
+    candidates: int = 10,
+    sigma: float = 1.0,
+    clip: float = 10.0,
+    epsilon: float = 2.0,
+) -> Findings:
     """Run L24-F3: the dimension."""
+    setting: dict[str, Any] = {"n": n, "sigma": sigma, "clip": clip, "epsilon_population": epsilon}
 
     def measure(trial: int) -> Measured:
         dimensions = _DIMENSIONS_OF_TWELVE
-        return [choice([seed, 3, trial, d], d, 10, epsilon_population=2.0) for d in dimensions]
+        return [choice([seed, 3, trial, d], d, candidates, **setting) for d in dimensions]
 
     sweep = swept("dimension", _DIMENSIONS_OF_TWELVE, trials, measure, progress)
     worst = "ratio_worst_case"
@@ -229,7 +272,8 @@ def figure_3(trials: int, seed: int, progress: Progress | None) -> Findings:
         above("ε̃(X)/ε at d = 1 over that at d = 50 is well above 1", None, halved, limit=2.0),
     )
     picture = ratios(
-        "L24-F3: exponential mechanism, ε(X) = 2, n = 6, m = 10, σ = 1, C = 10",
+        f"L24-F3: exponential mechanism, ε(X) = {epsilon:g}, n = {n}, m = {candidates}, "
+        f"σ = {sigma:g}, C = {clip:g}",
         "dimension d of the records",
         log="xy",
     )
@@ -244,51 +288,60 @@ DELTA = 1e-2
 
 
 def people(
-    key: Sequence[int], dimension: int, *, clip: float, sigma: float = 1.0, outliers: float = 1.0
+    key: Sequence[int],
+    dimension: int,
+    *,
+    clip: float,
+    n: int = GAME.size,
+    sigma: float = 1.0,
+    outliers: float = 1.0,
 ) -> tuple[NeighbourProfile, CrowdTable]:
     """Return the neighbour profile of one population, and its records as a crowd.
 
     Distances are in bins, rounded up: ε̃ is about 0.2 % above that of exact distances.
     """
-    rng, centre = np.random.default_rng(key), np.zeros(dimension)
-    rows = drawn_records(rng, GAME, centre, sigma=sigma, clip=clip, outliers=outliers)
-    return NeighbourProfile(BinnedDistances.of(rows)), CrowdTable.of(rows, GAME)
+    rng, centre, game = np.random.default_rng(key), np.zeros(dimension), SubsetGame(2 * n, n)
+    rows = drawn_records(rng, game, centre, sigma=sigma, clip=clip, outliers=outliers)
+    return NeighbourProfile(BinnedDistances.of(rows)), CrowdTable.of(rows, game)
 
 
-def pmp_epsilon(profile: NeighbourProfile, noise: float) -> float:
+def pmp_epsilon(profile: NeighbourProfile, noise: float, delta: float = DELTA) -> float:
     """Return ε̃(X): the least ε at which L24-P12 is at most δ for every record, to 1e-5 above.
 
     All records share one search, since only the worst one is plotted.
     """
 
     def excess(epsilon: float) -> float:
-        return float(profile.delta(epsilon, noise).max()) - DELTA
+        return float(profile.delta(epsilon, noise).max()) - delta
 
     if excess(0.0) <= 0:
         return 0.0
     # No pair is farther apart than the diameter; bins round distances up by less than 1 %.
     return safe_crossing(
-        excess, dp_from_noise(noise, DELTA, 1.01 * profile.diameter), 0.0, relative=1e-5
+        excess, dp_from_noise(noise, delta, 1.01 * profile.diameter), 0.0, relative=1e-5
     )
 
 
 @lru_cache(maxsize=64)
-def _noise(epsilon: float, sensitivity: float) -> float:
+def _noise(epsilon: float, delta: float, sensitivity: float) -> float:
     """Return the noise of a setting, which all trials share."""
-    return noise_from_dp(epsilon, DELTA, sensitivity)
+    return noise_from_dp(epsilon, delta, sensitivity)
 
 
 def measured(
-    population: tuple[NeighbourProfile, CrowdTable], epsilon: float, clip: float
+    population: tuple[NeighbourProfile, CrowdTable],
+    epsilon: float,
+    clip: float,
+    delta: float = DELTA,
 ) -> dict[str, float]:
     """Return the parameters of the (ε, δ)-DP mechanism on one population, and their ratios."""
     profile, crowd = population
-    noise = _noise(epsilon, 2 * clip)
-    pmp = pmp_epsilon(profile, noise)
-    epsilon_population = dp_from_noise(noise, DELTA, profile.diameter)
+    noise = _noise(epsilon, delta, 2 * clip)
+    pmp = pmp_epsilon(profile, noise, delta)
+    epsilon_population = dp_from_noise(noise, delta, profile.diameter)
     # The smaller one of every record counts, so of the worst records this one is not too small.
-    hidden = Crowd(crowd, noise).pmp_epsilon(DELTA)
-    coupled = profile.pmp_epsilon(DELTA, noise) if np.isinf(hidden).any() else np.inf
+    hidden = Crowd(crowd, noise).pmp_epsilon(delta)
+    coupled = profile.pmp_epsilon(delta, noise) if np.isinf(hidden).any() else np.inf
     proved = min(pmp, float(np.minimum(hidden, coupled).max()))
     return {
         "pmp_epsilon": pmp,
@@ -305,21 +358,35 @@ def measured(
 _EPSILONS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0)
 
 
-def _as_printed(profile: NeighbourProfile, epsilon: float, clip: float) -> dict[str, float]:
+def _as_printed(
+    profile: NeighbourProfile, epsilon: float, clip: float, delta: float
+) -> dict[str, float]:
     """Return the same with ε(X), not ε, at the axis's value: the caption taken literally."""
-    noise = noise_from_dp(epsilon, DELTA, profile.diameter)
-    pmp = pmp_epsilon(profile, noise)
-    worst = dp_from_noise(noise, DELTA, 2 * clip)
+    noise = noise_from_dp(epsilon, delta, profile.diameter)
+    pmp = pmp_epsilon(profile, noise, delta)
+    worst = dp_from_noise(noise, delta, 2 * clip)
     return {"printed_pmp_epsilon": pmp, "printed_ratio_worst_case": pmp / worst}
 
 
-def figure_4(trials: int, seed: int, progress: Progress | None) -> Findings:
+def figure_4(
+    trials: int,
+    seed: int,
+    progress: Progress | None,
+    *,
+    n: int = 100,
+    d: int = 20,
+    clip: float = 50.0,
+    sigma: float = 1.0,
+    delta: float = DELTA,
+) -> Findings:
     """Run L24-F4: the DP parameter."""
-    clip = 50.0
 
     def measure(trial: int) -> Measured:
-        drawn = people([seed, 4, trial], 20, clip=clip)
-        return [measured(drawn, e, clip) | _as_printed(drawn[0], e, clip) for e in _EPSILONS]
+        drawn = people([seed, 4, trial], d, clip=clip, n=n, sigma=sigma)
+        return [
+            measured(drawn, e, clip, delta) | _as_printed(drawn[0], e, clip, delta)
+            for e in _EPSILONS
+        ]
 
     sweep = swept("epsilon_axis", _EPSILONS, trials, measure, progress)
     gap = Average.of(sweep.trials_at("epsilon", 10.0) / sweep.trials_at("epsilon_population", 10.0))
@@ -335,11 +402,11 @@ def figure_4(trials: int, seed: int, progress: Progress | None) -> Findings:
     )
     other = ("printed_ratio_worst_case", "ε̃/ε if the axis is ε(X), as printed", GREY, "^")
     picture = ratios(
-        "L24-F4: Gaussian mechanism, n = 100, d = 20, C = 50, σ = 1, δ = 0.01",
+        f"L24-F4: Gaussian mechanism, n = {n}, d = {d}, C = {clip:g}, σ = {sigma:g}, δ = {delta:g}",
         "DP parameter ε (worst case over the ball)",
         other,
         _PROVED,
-        quoted=[(10.0, 0.09, "paper: ε̃ < 0.9 at 10, so ε̃/ε < 0.09", BLUE)],
+        quoted=[(10.0, 0.09, "paper (n = 100): ε̃ < 0.9 at 10, so ε̃/ε < 0.09", BLUE)],
         log="y",
     )
     return Findings.of_sweep(sweep, checks, picture)
@@ -348,14 +415,25 @@ def figure_4(trials: int, seed: int, progress: Progress | None) -> Findings:
 _CLIPS = (5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0, 100.0)
 
 
-def figure_5(trials: int, seed: int, progress: Progress | None) -> Findings:
+def figure_5(
+    trials: int,
+    seed: int,
+    progress: Progress | None,
+    *,
+    n: int = 100,
+    d: int = 10,
+    sigma: float = 5.0,
+    outliers: float = 10.0,
+    epsilon: float = 5.0,
+    delta: float = DELTA,
+) -> Findings:
     """Run L24-F5: the clip threshold, with two outliers."""
-    epsilon = 5.0
+    drawing: dict[str, Any] = {"n": n, "sigma": sigma, "outliers": outliers}
 
     def measure(trial: int) -> Measured:
         key = [seed, 5, trial]
-        drawn = {clip: people(key, 10, clip=clip, sigma=5.0, outliers=10.0) for clip in _CLIPS}
-        return [measured(population, epsilon, clip) for clip, population in drawn.items()]
+        drawn = {clip: people(key, d, clip=clip, **drawing) for clip in _CLIPS}
+        return [measured(population, epsilon, clip, delta) for clip, population in drawn.items()]
 
     sweep = swept("clip", _CLIPS, trials, measure, progress)
     gap = Average.of(epsilon / sweep.trials_at("epsilon_population", 100.0))
@@ -367,10 +445,11 @@ def figure_5(trials: int, seed: int, progress: Progress | None) -> Findings:
         above(f"{larger}; ε/ε(X) at C = 100", None, gap, limit=1.1),
     )
     picture = ratios(
-        "L24-F5: Gaussian mechanism, ε = 5, n = 100, d = 10, σ = 5, two outliers × 10",
+        f"L24-F5: Gaussian mechanism, ε = {epsilon:g}, n = {n}, d = {d}, σ = {sigma:g}, "
+        f"two outliers × {outliers:g}",
         "clip threshold C",
         _PROVED,
-        quoted=[(100.0, 0.2, "paper, ε̃/ε at C = 100", BLUE)],
+        quoted=[(100.0, 0.2, "paper (n = 100), ε̃/ε at C = 100", BLUE)],
         log="x",
     )
     return Findings.of_sweep(sweep, checks, picture)
@@ -379,13 +458,23 @@ def figure_5(trials: int, seed: int, progress: Progress | None) -> Findings:
 _DIMENSIONS = (1, 2, 5, 10, 20, 50, 100)
 
 
-def figure_6(trials: int, seed: int, progress: Progress | None) -> Findings:
+def figure_6(
+    trials: int,
+    seed: int,
+    progress: Progress | None,
+    *,
+    n: int = 100,
+    sigma: float = 1.0,
+    clip: float = 50.0,
+    epsilon: float = 5.0,
+    delta: float = DELTA,
+) -> Findings:
     """Run L24-F6: the dimension."""
-    clip, epsilon = 50.0, 5.0
+    drawing: dict[str, Any] = {"clip": clip, "n": n, "sigma": sigma}
 
     def measure(trial: int) -> Measured:
-        drawn = [people([seed, 6, trial, d], d, clip=clip) for d in _DIMENSIONS]
-        return [measured(population, epsilon, clip) for population in drawn]
+        drawn = [people([seed, 6, trial, d], d, **drawing) for d in _DIMENSIONS]
+        return [measured(population, epsilon, clip, delta) for population in drawn]
 
     sweep = swept("dimension", _DIMENSIONS, trials, measure, progress)
     checks = (
@@ -393,7 +482,8 @@ def figure_6(trials: int, seed: int, progress: Progress | None) -> Findings:
         trend("ε̃(X)/ε(X) increases with d", sweep, "ratio_population", rising=True),
     )
     picture = ratios(
-        "L24-F6: Gaussian mechanism, ε = 5, n = 100, C = 50, σ = 1, δ = 0.01",
+        f"L24-F6: Gaussian mechanism, ε = {epsilon:g}, n = {n}, C = {clip:g}, σ = {sigma:g}, "
+        f"δ = {delta:g}",
         "dimension d of the records",
         _PROVED,
         log="xy",
@@ -423,19 +513,28 @@ def share_where_mip_needs_less(population: int, points: int = 100_000) -> float:
     return float(((6.16 / etas) ** 2 * spread_of_inverse_sum(population)[0] < dp).mean())
 
 
-def noise_figure(trials: int, _seed: int, progress: Progress | None) -> Findings:
-    """Run I24-F1, in which nothing is random: every trial is the same."""
-    rows = [{k: v for size in SIZES for k, v in scales(size, eta).items()} for eta in ETAS]
+def noise_figure(
+    trials: int, _seed: int, progress: Progress | None, *, n: int = SIZES[-1]
+) -> Findings:
+    """Run I24-F1, in which nothing is random: every trial is the same.
+
+    ``n`` is the largest size, a multiple of eight; a quarter, a half and three quarters go with it.
+    """
+    if n % 8 or not 16 <= n <= 1000:
+        raise InputError(f"n must be a multiple of 8 from 16 to 1000, got {n!r}.")
+    sizes = tuple(n // 4 * k for k in (1, 2, 3, 4))
+    rows = [{k: v for size in sizes for k, v in scales(size, eta).items()} for eta in ETAS]
     sweep = swept("eta", ETAS, trials, lambda _: rows, progress)
     curves: list[Curve] = []
-    for size, marker in zip(SIZES, "osD^", strict=True):
+    for size, marker in zip(sizes, "osD^", strict=True):
         curves += [(f"dp_{size}", f"DP, n = {size}", ORANGE, marker)]
         curves += [(f"x1_{size}", f"X1 (Gaussian), n = {size}", BLUE, marker)]
-    curves += [("mip_48", "MIP, any n", "black", "")]
-    curves += [("x14_12", "X14 (Laplace), n = 12", GREY, "o")]
+    curves += [(f"mip_{n}", "MIP, any n", "black", "")]
+    curves += [(f"x14_{n // 4}", f"X14 (Laplace), n = {n // 4}", GREY, "o")]
     title = "I24-F1: noise for 1/Σ on the population of I24-P11"
     picture = Picture(title, "η", "noise scale", {"": curves}, log="y")
-    return Findings.of_sweep(sweep, _scale_checks(sweep), picture)
+    checks = _scale_checks(sweep) if sizes == SIZES else []
+    return Findings.of_sweep(sweep, checks, picture)
 
 
 def _scale_checks(sweep: Sweep) -> list[Check]:
