@@ -60,7 +60,10 @@ def recall(model):
         (HistGradientBoostingClassifier(max_iter=9, max_depth=3), Settings(rounds=9, leaves=8)),
         (HistGradientBoostingClassifier(max_leaf_nodes=5), Settings(leaves=5)),
         (GradientBoostingClassifier(n_estimators=7, max_depth=1), Settings(rounds=7, leaves=2)),
-        (GradientBoostingClassifier(max_depth=5, learning_rate=0.2), Settings(leaves=32, pace=2)),
+        (
+            GradientBoostingClassifier(max_depth=5, learning_rate=0.2),
+            Settings(leaves=32, rate_factor=2),
+        ),
     ],
 )
 def test_supported_settings(estimator, settings):

@@ -1,9 +1,9 @@
 """Boosting on all rows: an additive model of binned columns, in the neighbour game.
 
-Round by round, column by column, the residuals of all rows are added up per leaf, normal noise is
-added, and the column's table of scores moves against the noisy sums.  Leaves are runs of bins that
-public coins choose, the same for every table.  A record is in one leaf of a column, so replacing it
-moves a vector of sums by at most twice the clip (proofs/boosting.md).
+Round by round, column by column, the residuals of all rows are summed by leaf, Gaussian noise is
+added, and the column's table of scores is updated.  Leaves are runs of bins chosen
+by public coins, the same for every table.  A record is in one leaf of a column, so replacing it
+changes a vector of sums by at most twice the clip (proofs/boosting.md).
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ from memberbound.tables.cells import Beside, Intervals, Rest, Selected
 from memberbound.tables.columns import Values
 from memberbound.tables.shards import Shards
 
-#: Bins of a column of numbers.
+#: Number of bins of a numeric column.
 _BINS = MOST_LEAVES
-#: Chosen once on breast cancer, heart, Adult and ACS; docs/gradient.md has why.
+#: Tuned once on breast cancer, heart, Adult and ACS; see docs/gradient.md.
 LEAF_CLIP = 0.25
 _ROUNDS = 60
 _REACH = {"classes": 0.5, "numbers": 0.25}
 _FASTEST = 16.0
-#: Leaves of a column of numbers, and the signal μ·rows/√columns from which on there are more.
+#: Leaves of a numeric column: few, more, and the signal μ·rows/√columns from which there are more.
 _FEW_LEAVES, _MORE_LEAVES, _STRONG = 2, 4, 100.0
-#: Rows whose residuals are added up at once.
+#: Number of rows per sum of residuals.
 _ROWS = 2**17
 #: A clipped residual is a whole number of at most 2^30 units, so that sums are exact.
 _UNITS = 30
 #: Tables of scores are whole multiples of 1/2^32, so that scores are exact in any order.
 _GRID = 2.0**32
-#: Means nearer to an end of their range than this bend the bins no further.
+#: Means are clipped to this distance from the ends of their range when placing bins.
 _OUTERMOST = 0.02
 
 
 @dataclass(frozen=True)
 class Boosting:
-    """How to boost: public numbers, chosen without the data.
+    """Settings of boosting: public numbers, chosen without the data.
 
     ``rate`` multiplies a leaf's noisy sum over the number of rows; ``averaged`` is the share of the
-    rounds, at the end, whose tables are averaged.
+    rounds, at the end, over which tables are averaged.
     """
 
     rounds: int
@@ -69,10 +69,10 @@ class Boosting:
     def default(
         cls, encoder: Encoder, loss: Loss, settings: Settings, *, records: int, mu: float
     ) -> Boosting:
-        """Return the rule of docs/gradient.md: a function of public and released numbers only.
+        """Return the default settings (docs/gradient.md), from public and released numbers only.
 
         ``settings`` may fix rounds and leaves, and multiply the rate.  Noise in a column's table is
-        about 2·clip·rounds·rate·√columns/(μ·rows), whatever the number of rounds is: so that is
+        about 2·clip·rounds·rate·√columns/(μ·rows), for any number of rounds: so that is
         fixed, and the rate is chosen such that this noise is at most of order one.
         """
         binned, most = binned_columns(encoder), settings.leaves or _MORE_LEAVES
@@ -82,25 +82,25 @@ class Boosting:
         reach = _REACH["numbers" if loss.name == "ridge" else "classes"]
         leaves = settings.leaves or (_MORE_LEAVES if signal >= _STRONG else _FEW_LEAVES)
         rate = reach * signal / rounds
-        # Where the noise does not limit the rate, residuals are clipped less.
+        # If the noise does not limit the rate, clip residuals less.
         clip = LEAF_CLIP if rate < _FASTEST else 2 * LEAF_CLIP
-        return cls(rounds, min(rate, _FASTEST) * settings.pace, leaves, clip)
+        return cls(rounds, min(rate, _FASTEST) * settings.rate_factor, leaves, clip)
 
 
 def most_boosting_draws(width: int, columns: int, outputs: int, settings: Settings) -> int:
-    """Return how many numbers the rounds draw at most, for encoders of at most this width."""
+    """Bound the number of draws of all rounds, for encoders of at most this width."""
     per_round = outputs * (width + columns * ((settings.leaves or _MORE_LEAVES) + 1))
     if settings.rounds is not None:
         return settings.rounds * per_round
     return max(per_round, min(_ROUNDS * per_round, MOST_DRAWS))
 
 
-# ── Bins: a map of single records, made of what the encoder holds ─────────────────────────────────
+# ── Bins: a function of single records, derived from the encoder ──────────────────────────────────
 
 
 @dataclass(frozen=True)
 class _Bins:
-    """How a column falls into bins: ``ordered`` runs of numbers, then everything else."""
+    """The bins of a column: ``ordered`` runs of numbers, then everything else."""
 
     code: ColumnCode
 
@@ -112,7 +112,7 @@ class _Bins:
 
     @property
     def texts(self) -> tuple[int, ...]:
-        """Cells of values that are no numbers and have a bin of their own."""
+        """Cells of non-numeric values with their own bin."""
         return tuple(cell for cell in self.code.cells if cell >= MISSING)
 
     @property
@@ -127,7 +127,7 @@ class _Bins:
 
     @property
     def cuts(self) -> FloatArray:
-        """Transformed numbers between which the runs lie: public, or closer around the mean."""
+        """Edges of the runs in transformed numbers: public, or denser around the mean."""
         scaling = self.code.scaling
         assert scaling is not None
         if self.code.edges:
@@ -165,14 +165,14 @@ class _Bins:
 
 
 def binned_columns(encoder: Encoder) -> list[_Bins]:
-    """Return how the columns that are used fall into bins, in the order of the tables."""
+    """Return the bins of the used columns, in the order of the tables."""
     return [_Bins(code) for code in encoder.used]
 
 
 def bins_of(
     encoder: Encoder, read: Mapping[str, Values], memory: int | None = None
 ) -> NDArray[np.generic]:
-    """Return the bins of columns that were read, (rows, columns); on disk beyond ``memory``."""
+    """Return the bins of parsed columns, (rows, columns); on disk beyond ``memory``."""
     columns = binned_columns(encoder)
     kind = np.min_scalar_type(max(column.count for column in columns))
     rows = len(read[columns[0].code.name])
@@ -184,7 +184,7 @@ def bins_of(
 
 @dataclass(frozen=True, eq=False)
 class BoostedModel:
-    """A table of scores per column, as released: nothing here was computed without noise.
+    """A released table of scores per column, computed from noisy sums only.
 
     ``scale`` is the noise of a leaf's sum, ``released_size`` the number of sums of one round.
     """
@@ -208,7 +208,7 @@ class BoostedModel:
         return np.asarray(sum(table[bins[:, k]] for k, table in enumerate(self.tables)))
 
     def rescale(self, slope: float, offsets: FloatArray) -> BoostedModel:
-        """Return the model whose scores are slope·score + offset."""
+        """Return the model with scores slope·score + offset."""
         first, *others = (slope * table for table in self.tables)
         return replace(self, tables=(first + offsets, *others))
 
@@ -223,7 +223,7 @@ class BoostedModel:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any], encoder: Encoder) -> BoostedModel:
-        """Return the model that :meth:`to_dict` described."""
+        """Restore the model from the fields of :meth:`to_dict`."""
         tables = tuple(np.array(table, dtype=np.float64) for table in fields["tables"])
         parts = binned_columns(encoder)
         outputs = tables[0].shape[-1]
@@ -248,12 +248,12 @@ def leaf_sums(
     starts: IntArray | None = None,
     weights: FloatArray | None = None,
 ) -> FloatArray:
-    """Return Σ of clipped residuals per leaf, in units of clip/2^units: whole numbers, exact.
+    """Sum clipped residuals by leaf in units of clip/2^units: exact whole numbers.
 
-    ``starts`` says which rows are whose, where a record is a person.  ``weights`` from 0 to 1
-    multiply what was clipped.
+    ``starts`` are the first rows of persons, if a record is a person.  ``weights`` from 0 to 1
+    multiply clipped residuals.
 
-    Guarantee: replacing one record moves the result by at most 2·2^units in length
+    Guarantee: replacing one record changes the result by at most 2·2^units in norm
     (proofs/boosting.md, claim 1), as long as there are at most 2^(53 - units) records.
     """
     largest = math.ldexp(1.0, units)
@@ -262,17 +262,17 @@ def leaf_sums(
         kept = np.clip(scaled, -largest, largest)
     else:
         kept = clipped_residuals(scaled, np.ones(len(scaled)), largest, starts)
-    # Neither weights up to 1 nor truncation towards zero make a residual longer.
+    # Neither weights up to 1 nor truncation towards zero increase a residual's norm.
     columns = np.trunc(kept if weights is None else kept * weights[:, None]).T
     return np.column_stack([np.bincount(leaves, column, count) for column in columns])
 
 
 @dataclass(frozen=True, eq=False)
 class _Move:
-    """What a column of a round is asked, and the tables of scores before it.
+    """One update: a column of a round, with the tables of scores before it.
 
     ``last`` is the column whose table changed last, and by how much; ``run`` and ``number`` tell
-    one such question from all others.
+    the update from all others.
     """
 
     run: str
@@ -287,13 +287,13 @@ class _Move:
 
 
 def _scores(rows: TrainingRows, move: _Move) -> FloatArray:
-    """Return the scores of all rows: those kept from the move before, or made anew.
+    """Return the scores of all rows, updated from the previous move or recomputed.
 
-    Both are the same, as moves are whole multiples of 1/2^32.
+    Both agree exactly, because moves are whole multiples of 1/2^32.
     """
     cache = rows.cache
     outputs = move.tables[0].shape[1]
-    # Forgotten while they change: what is interrupted is made anew.
+    # Drop them while they change, so that an interrupted update is recomputed.
     if move.last is not None and cache.pop("scored", None) == (move.run, move.number - 1):
         changes = [move.last]
     else:
@@ -309,7 +309,7 @@ def _scores(rows: TrainingRows, move: _Move) -> FloatArray:
 
 
 def _leaf_residuals(rows: TrainingRows, loss: Loss, move: _Move) -> FloatArray:
-    """Return the sums of the shard's clipped residuals per leaf, in units."""
+    """Sum the shard's clipped residuals by leaf, in units."""
     scores = _scores(rows, move)
     total = np.zeros((move.count, loss.outputs))
     for cut in rows.cuts(_ROWS):
@@ -335,19 +335,19 @@ def boost(
     encoder: Encoder,
     score: float = 0.0,
 ) -> BoostedModel:
-    """Boost on all rows with noise paid for by ``share``; return the mean of the last tables.
+    """Boost on all rows with noise charged to ``share``; return the mean of the last tables.
 
     ``rows`` are shards of ``TrainingRows`` of bins; ``records`` is the number of all
     rows, or of persons with all their rows.  All records have the constant ``score`` at first.
 
-    Guarantee: the noisy sums of all rounds, and so whatever is computed from them, are within the
+    Guarantee: the noisy sums of all rounds, and so anything computed from them, are within the
     slack of their draws of a ``share.mu``-GDP pair under replace-one, for every record of any
     table.
     Theorem: X22 (proofs/boosting.md), of persons X26 (proofs/persons.md).
     Assumes: bins and target of a record are functions of that record and of public or released
     numbers; the number of records is public.
     Numerics: clipped residuals are whole numbers and their sums exact; noisy sums are on a grid.
-    Edge cases: records of weight 0 are left out without a trace.
+    Edge cases: records of weight 0 have no effect.
     """
     binned = binned_columns(encoder)
     columns = len(binned)

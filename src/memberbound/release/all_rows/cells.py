@@ -1,8 +1,8 @@
-"""Columns as cells of a histogram, and back: what a synthetic table is counted and drawn in.
+"""Discretise columns into cells, and draw values from cells, for synthetic tables.
 
-A column of numbers is cut at public or paid-for edges, a column of categories has one cell per
-label; both have a cell for missing values.  The cell of a value is a function of this value and of
-public or released numbers.  A draw inside a cell has the column's decimals: whole numbers stay
+A numeric column is cut at public or privately learnt edges, a categorical column has one cell per
+label; both have a cell for missing values.  The cell of a value depends on this value and on
+public or released numbers only.  A draw from a cell has the column's decimals: whole numbers stay
 whole, dates stay dates.
 """
 
@@ -25,33 +25,33 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-#: How numbers are written: with so many decimals, with more, as a day, as a time.
+#: Formats of numbers: this many decimals, more decimals, a day, a time.
 Writing = Literal["0", "1", "2", "3", "more", "day", "time"]
 FORMATS: tuple[Writing, ...] = ("0", "1", "2", "3", "more", "day", "time")
-#: Linear cells of a range; cells of a column of numbers altogether.
+#: Number of linear cells of a range; maximum number of cells of a numeric column.
 _LINEAR = 64
-#: Whole ranges of at most this many values have a cell for each.
+#: Ranges of at most this many values have a cell per value.
 _MOST_VALUES = 500
 #: … and texts among numbers that get a cell.
 MOST_TEXTS = 8
 MOST_CELLS = 512
-#: Octaves below the largest end of a range that get an edge of their own.
+#: Number of octaves below the largest end of a range with their own edge.
 _OCTAVES = 16
 #: Share of the numbers that may have more decimals than the column is written with.
 _FEW = 0.01
-#: A format is believed from this many noise scales on.
+#: Keep a format only if its noisy count exceeds this many noise scales.
 _FORMAT_SCALES = 4.5
 OTHER = "other"
-#: The days that a calendar has: the years 1 to 9999.
+#: Range of calendar days: the years 1 to 9999.
 _CALENDAR = (-719_162.0, 2_932_895.0)
 
 
 @dataclass(frozen=True)
 class NumberCells:
-    """Cells [edge, next edge) of numbers or days, one per text, and one for everything else.
+    """Cells [edge, next edge) of numbers or days, one per text, and one for all other values.
 
-    ``step`` is the distance of neighbouring values, 0 where there is none; ``texts`` stand among
-    the numbers, as codes for what is not known do.
+    ``step`` is the distance of neighbouring values, or 0 if there is none; ``texts`` occur among
+    the numbers, such as codes for unknown values.
     """
 
     name: str
@@ -60,7 +60,7 @@ class NumberCells:
     writing: Writing
     form: Form = "any"
     texts: tuple[str, ...] = ()
-    #: Cells in which a noisy histogram found nothing: believed only where their count stands out.
+    #: Cells that were empty in a noisy histogram: kept only if their count exceeds the noise.
     empty: tuple[int, ...] = ()
 
     @cached_property
@@ -80,7 +80,7 @@ class NumberCells:
 
     @property
     def rare(self) -> tuple[int, ...]:
-        """Cells that are believed only where their count stands out."""
+        """Cells that are kept only if their count exceeds the noise."""
         return (*self.empty, self.count - 1)
 
     def label(self, cell: int) -> str:
@@ -97,9 +97,9 @@ class NumberCells:
         return self._cells.cell_of(values)
 
     def drawn(self, first: IntArray, last: IntArray, draws: np.random.Generator) -> pd.Series[Any]:
-        """Return a value between the ends of runs of cells, first to last.
+        """Draw a value from every run of cells, first to last.
 
-        Where there are texts, numbers are written as texts too: a column has one type.
+        If there are texts, numbers become texts too: a column has one type.
         """
         import pandas as pd
 
@@ -108,7 +108,7 @@ class NumberCells:
             return numbers
         texts = np.array([*self.texts, None], dtype=object)
         beside = pd.Series(texts[np.maximum(first - self.ordered, 0)], dtype=object)
-        # Dates are texts or time stamps already.
+        # Dates are already texts or timestamps.
         written = numbers.map(
             lambda value: number_label(value) if isinstance(value, float) else str(value),
             na_action="ignore",
@@ -179,7 +179,7 @@ class CategoryCells:
 
     @property
     def rare(self) -> tuple[int, ...]:
-        """Cells that are believed only where their count stands out."""
+        """Cells that are kept only if their count exceeds the noise."""
         return (self.count - 2, self.count - 1)
 
     def label(self, cell: int) -> str:
@@ -206,9 +206,9 @@ Cells = NumberCells | CategoryCells
 
 
 def declared_writing(kind: object, form: Form) -> Writing | tuple[str, ...] | None:
-    """Return what a declared type says: how numbers are written, or all labels; else None.
+    """Return the format of numbers, or all labels, if a declared type determines them; else None.
 
-    ``kind`` is a type of Arrow or pandas, None where there is none.  The categories of a pandas
+    ``kind`` is a type of Arrow or pandas, or None.  The categories of a pandas
     categorical are not used: usually they were inferred from the rows.
     """
     from pyarrow import types
@@ -228,7 +228,7 @@ def declared_writing(kind: object, form: Form) -> Writing | tuple[str, ...] | No
 
 
 def _arrow_type(kind: object) -> pa.DataType | None:
-    """Return a type of Arrow, numpy or pandas as one of Arrow's, None where there is none."""
+    """Convert a type of Arrow, numpy or pandas to Arrow's, or return None."""
     import pyarrow as pa
 
     kind = getattr(kind, "pyarrow_dtype", getattr(kind, "numpy_dtype", kind))
@@ -240,11 +240,11 @@ def _arrow_type(kind: object) -> pa.DataType | None:
     return kind if isinstance(kind, pa.DataType) else None
 
 
-# ── How numbers are written, where no type says it: one more histogram ────────────────────────────
+# ── The format of numbers without a declared type, from one more histogram ────────────────────────
 
 
 def step_of(writing: Writing) -> float:
-    """Return the distance of neighbouring values that are written like this, 0 for none."""
+    """Return the distance of neighbouring values in this format, or 0."""
     return 10.0 ** -int(writing) if writing.isdigit() else float(writing == "day")
 
 
@@ -265,7 +265,7 @@ def format_cells(values: Values) -> IntArray:
 
 
 def written_as(noisy: FloatArray, scale: float) -> Writing:
-    """Return how a column's numbers are written, from the noisy counts of formats."""
+    """Return the format of a column's numbers, from the noisy counts of formats."""
     counts = np.maximum(noisy[: len(FORMATS)], 0.0)
     dates = FORMATS.index("day")
     doubt = max(_FORMAT_SCALES * scale, _FEW * float(counts.sum()))
@@ -292,7 +292,7 @@ def public_column(name: str, bound: Range | Categories, writing: Writing = "more
 def _public_edges(edges: tuple[float, ...], writing: Writing) -> tuple[tuple[float, ...], float]:
     """Return public edges half a step below the values they begin with, and the step.
 
-    The last one lies above the largest value.  Edges closer than a step keep their place.
+    The last one lies above the largest value.  Edges closer than a step are unchanged.
     """
     step = step_of(writing)
     if max(map(abs, edges)) >= step * 2.0**50 or min(np.diff(edges)) < step:
@@ -307,7 +307,7 @@ def _public_edges(edges: tuple[float, ...], writing: Writing) -> tuple[tuple[flo
 def _edges(low: float, high: float, writing: Writing) -> tuple[tuple[float, ...], float]:
     """Return the edges of a range's cells and the step of its values.
 
-    Linear ones, octaves towards 0, and 0 itself; every value where there are few enough.  Edges lie
+    Linear edges, octaves towards 0, and 0 itself; every value if there are few enough.  Edges lie
     half a step below the values they begin with.
     """
     step = step_of(writing)
@@ -328,7 +328,7 @@ def _edges(low: float, high: float, writing: Writing) -> tuple[tuple[float, ...]
     if step > 0:
         inner = np.rint(inner / step) * step
     inner = np.unique([low, *inner[(inner > low) & (inner < high)], high])
-    # Between two values that can occur, where no rounding moves a value across an edge.
+    # Place edges midway between possible values, so that rounding moves no value across one.
     return tuple((inner - step / 2).tolist()), step
 
 
@@ -336,9 +336,9 @@ def _edges(low: float, high: float, writing: Writing) -> tuple[tuple[float, ...]
 
 
 def as_declared(column: pd.Series[Any], kind: object, form: Form = "any") -> pd.Series[Any]:
-    """Return drawn values in a declared type, or as they are where it cannot hold them.
+    """Cast drawn values to a declared type, or return them unchanged if it cannot hold them.
 
-    Numbers of a column whose decimal mark is declared to be the comma are written with it.
+    Numbers are written with a decimal comma if that is the declared decimal mark.
     """
     import pandas as pd
     import pyarrow as pa
@@ -349,7 +349,7 @@ def as_declared(column: pd.Series[Any], kind: object, form: Form = "any") -> pd.
             return column
         return column.map(lambda x: str(x).replace(".", ","), na_action="ignore").astype(object)
     if isinstance(kind, pd.CategoricalDtype):
-        # Not with the categories of the table's own: one person may be the only one in one.
+        # Not with the table's own categories: a single person may be the only one in a category.
         return column.astype("category")
     wanted: Any = pd.ArrowDtype(kind) if isinstance(kind, pa.DataType) else kind
     numpy_kind = getattr(wanted, "kind", "")
@@ -361,5 +361,5 @@ def as_declared(column: pd.Series[Any], kind: object, form: Form = "any") -> pd.
         if isinstance(wanted, np.dtype) and numpy_kind in "iub" and column.isna().any():
             wanted = {"b": "boolean"}.get(numpy_kind, "Int64")
         return column.astype(wanted)
-    except Exception:  # a type that a library cannot make of these values stops no release
+    except Exception:  # a failing conversion must not stop a release
         return column

@@ -1,6 +1,6 @@
 """Encoders: maps from the columns of single records to bounded features.
 
-An encoder holds public or released numbers only; it is stored beside a released model.
+An encoder holds public or released numbers only; it is stored with a released model.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from memberbound.tables.columns import Values
 from memberbound.tables.persons import row_cuts
 from memberbound.tables.spelling import Form
 
-#: Standard deviations at which a standardised number is cut off.
+#: Standardised numbers are clipped at this many standard deviations.
 _FARTHEST = 3.0
-#: Mean square of an encoded number; an indicator has 1.
+#: Mean square of an encoded number; that of an indicator is 1.
 _NUMBER_SQUARE = 0.25
-#: Rows whose values are quoted where the model does not know them.
+#: Maximum number of unknown values that are quoted.
 _LISTED = 5
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """t = x or arsinh(x/unit), cut off at [low, high]; encoded as ½·(t - centre)/spread.
+    """t = x or arsinh(x/unit), clipped to [low, high]; encoded as ½·(t - centre)/spread.
 
-    ``limit`` cuts off once more, in encoded units.
+    Encoded numbers are clipped again to ±``limit``.
     """
 
     low: float
@@ -49,12 +49,12 @@ class Scaling:
     limit: float = _FARTHEST / 2
 
     def transformed(self, numbers: FloatArray) -> FloatArray:
-        """Return t; not a number stays so."""
+        """Return t; NaN stays NaN."""
         moved = np.arcsinh(numbers / self.unit) if self.unit > 0 else numbers
         return np.clip(moved, self.low, self.high)
 
     def encoded(self, numbers: FloatArray) -> FloatArray:
-        """Return bounded numbers; what is missing sits at the centre."""
+        """Return bounded numbers; missing ones are imputed with the centre."""
         shifted = (self.transformed(numbers) - self.centre) / (2 * self.spread)
         return np.where(np.isnan(shifted), 0.0, np.clip(shifted, -self.limit, self.limit))
 
@@ -67,9 +67,9 @@ def public_scaling(bound: Range, mean: float = 0.0) -> Scaling:
 
 @dataclass(frozen=True)
 class ColumnCode:
-    """How one column is encoded: a number, indicators of public labels or of cells, and *other*.
+    """The encoding of a column: a number, indicators of public labels or of cells, and *other*.
 
-    Edge cases: a column in which nothing rises above the noise (identifiers, free text) has no
+    Edge cases: a column with no signal above the noise (identifiers, free text) has no
     code: its width is 0.
     """
 
@@ -79,7 +79,7 @@ class ColumnCode:
     cells: tuple[int, ...] = ()
     other: bool = False
     form: Form = "any"
-    #: Public edges of the bins of boosting; none: they follow from the scaling.
+    #: Public edges of the bins of boosting; empty: derived from the scaling.
     edges: tuple[float, ...] = ()
 
     @property
@@ -94,7 +94,7 @@ class ColumnCode:
 
     @property
     def mean_square(self) -> float:
-        """What the column adds to a row's squared length, nominally."""
+        """The column's nominal contribution to a row's squared norm."""
         return _NUMBER_SQUARE * (self.scaling is not None) + float(self.indicators > 0)
 
     @property
@@ -108,7 +108,7 @@ class ColumnCode:
         return Beside((self.known, Rest()) if self.other else (self.known,))
 
     def unseen(self, read: Mapping[str, Values]) -> list[str]:
-        """Say how many values this column has no number and no category for."""
+        """Return a note on the number of unknown values in this column."""
         if not self.width:
             return []
         values = read[self.name]
@@ -128,9 +128,9 @@ class ColumnCode:
 
 @dataclass(frozen=True)
 class Encoder:
-    """Columns to a table of bounded numbers: a map of single records, made of released numbers.
+    """A map from single records to bounded features, given by released numbers.
 
-    Guarantee: nothing in it was computed from the secret table without noise that was paid for.
+    Guarantee: every number in it is public or charged to the privacy budget.
     """
 
     columns: tuple[ColumnCode, ...]
@@ -147,7 +147,7 @@ class Encoder:
 
     @property
     def forms(self) -> dict[str, Form]:
-        """How the values of the columns are written."""
+        """The forms of the columns' values."""
         return {code.name: code.form for code in self.columns}
 
     @property
@@ -163,7 +163,7 @@ class Encoder:
 
     @cached_property
     def layout(self) -> Layout:
-        """Where numbers, and the indicators of columns, stand among the features."""
+        """The positions of numbers and indicators among the features."""
         numbers, indicators, start = [], [], 0
         for code in self.used:
             if code.scaling is not None:
@@ -174,7 +174,7 @@ class Encoder:
         return Layout(numbers, indicators, float(on_grid(np.array(1 / self.length))), start)
 
     def rows(self, read: Mapping[str, Values], memory: int | None = None) -> EncodedRows:
-        """Return the encoded rows, column by column; on disk if they are larger than ``memory``."""
+        """Encode rows column by column; on disk if they are larger than ``memory``."""
         numeric = [code for code in self.used if code.scaling is not None]
         listed = [code for code in self.used if code.indicators]
         count = len(read[self.used[0].name])
@@ -199,13 +199,13 @@ class Encoder:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Encoder:
-        """Return the encoder that :meth:`to_dict` described."""
+        """Restore the encoder from the fields of :meth:`to_dict`."""
         return cls(tuple(map(_code_from, fields["columns"])))
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where features of numbers and of indicators stand; ``one`` is a switched-on indicator's."""
+    """Positions of numbers and indicators among the features; an indicator is 0 or ``one``."""
 
     numbers: list[int]
     indicators: list[slice]
@@ -215,9 +215,9 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class EncodedRows:
-    """Encoded rows in two bytes or less a column: whole numbers of the grid, places of indicators.
+    """Encoded rows in at most two bytes per column: grid numbers and indices of indicators.
 
-    ``numbers`` and ``places`` have a line per column; place 0 switches nothing on.
+    ``numbers`` and ``places`` have a row per column; index 0 means no indicator.
     """
 
     layout: Layout
@@ -228,14 +228,14 @@ class EncodedRows:
         return int(self.numbers.shape[1])
 
     def __getitem__(self, rows: slice | NDArray[np.generic]) -> EncodedBlock:
-        """Return some rows, ready to be multiplied."""
+        """Return some rows as a block for products."""
         places = self.places[:, rows].astype(np.intp)
         return EncodedBlock(self.layout, self.numbers[:, rows] / GRID, places)
 
 
 @dataclass(frozen=True, eq=False)
 class EncodedBlock:
-    """Rows that are multiplied with parameters, and their transpose with residuals: exactly."""
+    """Rows for exact products with parameters, and of their transpose with residuals."""
 
     layout: Layout
     numbers: FloatArray
@@ -270,7 +270,7 @@ class EncodedBlock:
         return total
 
     def matrix(self) -> sparse.csr_array:
-        """Return the rows as other libraries take them: an entry per column."""
+        """Convert the rows to a sparse matrix, with an entry per column."""
         starts = np.array([inside.start for inside in self.layout.indicators], dtype=np.intp)
         entries = np.column_stack([self.numbers.T, (self.places.T > 0) * self.layout.one])
         columns = np.empty(entries.shape, dtype=np.intp)
@@ -295,7 +295,7 @@ def _code_from(fields: Mapping[str, Any]) -> ColumnCode:
 
 @dataclass(frozen=True)
 class TargetCode:
-    """The target: classes by name, or a range of numbers that is mapped to [-1, 1]."""
+    """The target: named classes, or a range of numbers mapped to [-1, 1]."""
 
     name: str
     classes: tuple[str, ...] = ()
@@ -309,7 +309,7 @@ class TargetCode:
         return Range(self.low, self.high, self.form)
 
     def read(self, values: Values) -> tuple[NDArray[np.generic], NDArray[np.bool_]]:
-        """Return codes or scaled numbers, and which are known: listed classes, numbers."""
+        """Return codes or scaled numbers, and a mask of listed classes or numbers."""
         if self.classes:
             codes = values.positions(self.classes)
             return codes.astype(np.min_scalar_type(-1 - len(self.classes))), codes >= 0
@@ -322,5 +322,5 @@ class TargetCode:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> TargetCode:
-        """Return the target that ``asdict`` described."""
+        """Restore the target from its ``asdict``."""
         return cls(**{**fields, "classes": tuple(map(str, fields["classes"]))})

@@ -1,8 +1,8 @@
 """Fit an encoder and a target code from public bounds and noisy histograms.
 
-Public categories cost nothing, and public ranges of small tables a share of one noisy mean.  For
-any other column the cells above the noise decide whether it holds numbers, where they lie and which
-values get an indicator; a second histogram inside that range gives a mean and a spread.
+Public categories are free, and public ranges of small tables cost a share of one noisy mean.  For
+any other column the cells above the noise determine whether it holds numbers, their range and which
+values get an indicator; a second histogram within that range gives a mean and a spread.
 """
 
 from __future__ import annotations
@@ -53,26 +53,26 @@ from memberbound.tables.records import Records
 
 #: Share of μ² for the mean of columns with public ranges.
 _CENTRE_SHARE = 0.10
-#: Indicators of one column.
+#: Maximum number of indicators of a column.
 _MOST_CELLS = MOST_LABELS
 #: Private scales for columns with public ranges need more rows than :func:`rows_needed`, by this
 #: factor: their ranges are a sound fallback.
 _RANGE_ROWS = 6.0
-#: Classes with fewer rows than this over μ are drowned by the noise: digits, 900 rows at η = 0.01,
-#: has 4.5 and an accuracy of 0.2.
+#: Classes with fewer rows than this divided by μ are lost in the noise: digits with 900 rows at
+#: η = 0.01 has 4.5 and an accuracy of 0.2.
 _CLASS_SIGNALS = 4.0
-#: A column that reaches this many octaves beyond its median size is read through an arsinh.
+#: A column that extends this many octaves beyond its median size is transformed by arsinh.
 _HEAVY_OCTAVES = 5
 #: The spread of numbers is at least this share of their range.
 _LEAST_SPREAD = 1 / 64
-#: Rows are cut off at this share of the largest length before they are averaged.
+#: Rows are clipped to this share of the largest norm before they are averaged.
 _MEAN_RADIUS = 0.6
-#: How far means lie from the middle of a public range, in halves of it, as a rule of thumb.
+#: Prior spread of means around the middle of a public range, in half-widths.
 _MEAN_SPREAD = 1.0
 
 
 def widest(names: list[str], bounds: Bounds) -> int:
-    """Return the largest width an encoder of these columns can have, before the table is seen."""
+    """Bound the width of an encoder of these columns, before the table is read."""
     total = 0
     for name in names:
         bound = bounds.get(name)
@@ -86,7 +86,7 @@ def widest(names: list[str], bounds: Bounds) -> int:
 
 
 def most_classes(rows: int, mu: float) -> int:
-    """Return how many public classes a table can have: each needs 4/μ rows."""
+    """Return the maximum number of public classes of a table: each needs 4/μ rows."""
     return max(2, math.floor(rows * mu / _CLASS_SIGNALS))
 
 
@@ -99,9 +99,9 @@ def fit_target(
     budget: Budget,
     learnt: PrivateColumn | None = None,
 ) -> TargetCode:
-    """Return the target's code: from public bounds, noisy names of classes, or a learnt range.
+    """Fit the target's code: from public bounds, noisy names of classes, or a learnt range.
 
-    Guarantee: a class that one person has is named with probability at most :data:`CLASS_SLACK`,
+    Guarantee: a class of a single person is named with probability at most :data:`CLASS_SLACK`,
     so both worlds are within that of a Gaussian pair (proofs/gradient-descent.md, claim 5).
     """
     bound = bounds.get(name)
@@ -137,10 +137,10 @@ def fit_target(
 def settled_bounds(
     bounds: Bounds, features: list[str], rows: int, mu: float, *, classes: bool
 ) -> Bounds:
-    """Return the bounds that say all about their columns; ranges wait for private scales else.
+    """Return the bounds that are used without learning a private scale within a range.
 
-    A range says where numbers may lie, not where they do.  Where the budget pays for histograms of
-    all columns, centre and spread within a range are learnt as those of private columns are, so
+    A range covers the possible numbers, not the typical ones.  If the budget allows histograms of
+    all columns, centre and spread within a range are learnt as for private columns, so
     that an honest wide range costs nothing.  Smaller tables keep the scale of their ranges, and so
     do columns with public edges.
     """
@@ -158,12 +158,12 @@ def fit_encoder(
     learnt: Mapping[str, PrivateColumn],
     budget: Budget,
 ) -> Encoder:
-    """Return an encoder from public bounds, what was learnt about columns, and one noisy mean.
+    """Fit an encoder from public bounds, privately learnt columns, and one noisy mean.
 
-    ``settled`` are those of :func:`settled_bounds`; ``learnt`` has the other columns but
+    ``settled`` come from :func:`settled_bounds`; ``learnt`` has the other columns except
     identifiers, which have no code.
 
-    Guarantee: what it takes from the budget is all that it tells about the table.
+    Guarantee: all information about the table is charged to the budget.
     Theorem: X22, proofs/gradient-descent.md claims 1, 3 and 5.
     """
     codes: dict[str, ColumnCode] = {}
@@ -187,7 +187,7 @@ def fit_encoder(
 
 
 def _private_code(column: PrivateColumn, bound: Range | None = None) -> ColumnCode:
-    """Return the code of a column from what was learnt, within a public range if there is one."""
+    """Return the code of a privately learnt column, within a public range if there is one."""
     if column.law is not None and column.law.weights.any():
         return _number_code(column, column.law, bound)
     if bound is not None:
@@ -205,7 +205,7 @@ def _number_code(column: PrivateColumn, law: NumberLaw, bound: Range | None) -> 
         low, high = max(low, bound.low), min(high, bound.high)
         if low >= high:
             low, high = bound.low, bound.high
-    # Values that are no numbers, and heavy tails, get indicators.
+    # Non-numeric values, and heavy tails, get indicators.
     unit = _median_size(column.octaves, column.octave_counts)
     heavy = max(abs(low), abs(high)) > unit * 2.0**_HEAVY_OCTAVES
     zeros = NUMBER_CELLS // 2 in column.octaves and len(column.octaves) > 1
@@ -222,7 +222,7 @@ def _number_code(column: PrivateColumn, law: NumberLaw, bound: Range | None) -> 
 
 
 def _median_size(cells: Sequence[int], weights: Sequence[float]) -> float:
-    """Return the power of two at the median size of the numbers in these cells, zeros left out."""
+    """Return the power of two at the median size of the nonzero numbers in these cells."""
     sizes = [
         (max(map(abs, octave_ends(cell))), weight)
         for cell, weight in zip(cells, weights, strict=True)
@@ -243,7 +243,7 @@ def _noisy_mean(table: Records, ranges: Mapping[str, Range], budget: Budget) -> 
     total = table.select(ranges).shards.sum(
         _clipped_means, ranges, radius, summand_step(radius, records)
     )
-    # Shrunk towards the middle of the range in proportion to the noise; the factor is public.
+    # Shrink towards the middle of the range according to the noise; the factor is public.
     trust = _MEAN_SPREAD**2 / (_MEAN_SPREAD**2 + (sums.scale / records) ** 2)
     means = np.clip(trust * sums.measure(total) / records, -1.0, 1.0)
     return dict(zip(ranges, means.tolist(), strict=True))
@@ -252,7 +252,7 @@ def _noisy_mean(table: Records, ranges: Mapping[str, Range], budget: Budget) -> 
 def _clipped_means(
     shard: Records, ranges: Mapping[str, Range], radius: float, step: float
 ) -> FloatArray:
-    """Return the sum of rows scaled to [-1, 1], each cut off at the radius."""
+    """Sum rows scaled to [-1, 1], each clipped to the radius."""
     persons = shard.persons
     grid = large_array((len(ranges), shard.rows), np.dtype(np.int16), shard.memory)
     for place, (name, bound) in enumerate(ranges.items()):

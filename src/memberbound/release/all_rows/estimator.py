@@ -25,25 +25,25 @@ from memberbound.release.randomness import source_from_seed
 from memberbound.tables.columns import Values, read_value
 from memberbound.tables.records import Records, read_records
 
-#: Names of the columns of the target and of the weights, where X and y become one table.
+#: Column names of the target and of the weights when X and y are joined into one table.
 _TARGET, _WEIGHT = "y", "sample_weight"
 
 
 def _shape(target: Any) -> tuple[int, ...]:
-    """Return the shape of a target; what one value of a list holds is that value's business."""
+    """Return the shape of a target without inspecting the values of a list."""
     return (len(target),) if isinstance(target, list | tuple) else np.shape(target)
 
 
 def _like(labels: tuple[str, ...], target: object) -> Labels:
-    """Return classes as the target's type has them, from their names.
+    """Convert class names to the target's type.
 
-    A list has no type: its classes are numbers if all names are, so that no row decides.
+    A list has no type: its classes are numbers if all names are, independently of the rows.
     """
     kind = getattr(target, "dtype", None)
     kind = getattr(kind, "numpy_dtype", kind)
     if kind is None or (isinstance(kind, np.dtype) and kind.kind in "iuf"):
         numbers = np.array([read_value(label)[0] for label in labels])
-        if not np.isnan(numbers).any():  # else bounds are of another kind than the target
+        if not np.isnan(numbers).any():  # otherwise the bounds do not match the target's type
             whole = bool((numbers == np.round(numbers)).all())
             return numbers.astype(kind or (np.int64 if whole else np.float64))
     truths = kind is None or (isinstance(kind, np.dtype) and kind.kind == "b")
@@ -53,12 +53,12 @@ def _like(labels: tuple[str, ...], target: object) -> Labels:
 
 
 def released_can(name: str) -> Callable[[PrivateEstimator], bool]:
-    """Return a check: before ``fit`` what the base promises, afterwards what was released."""
+    """Return a check for a method: on the base before ``fit``, on the released model afterwards."""
     return lambda self: hasattr(getattr(self, "released_", None) or self._base, name)
 
 
 class PrivateEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """An estimator whose ``released_`` model, which is noisy, answers for it."""
+    """An estimator that predicts with its noisy ``released_`` model."""
 
     estimator: Any
     insecure_seed: int | None
@@ -66,7 +66,7 @@ class PrivateEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def _base(self) -> Any:
-        """The base; of one that is named, an estimator of its kind."""
+        """The base estimator, created from its name if necessary."""
         if not isinstance(self.estimator, str):
             return self.estimator
         from sklearn.linear_model import LogisticRegression, Ridge
@@ -74,7 +74,7 @@ class PrivateEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return Ridge() if self.estimator in ("huber", "linear", "ridge") else LogisticRegression()
 
     def __sklearn_tags__(self) -> Any:
-        """Be a classifier, a regressor or a clusterer as the base is."""
+        """Return the tags of the base, such as classifier or regressor."""
         tags = super().__sklearn_tags__()
         base = get_tags(self._base)
         tags.estimator_type = base.estimator_type
@@ -85,7 +85,7 @@ class PrivateEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _read(self, X: ArrayLike) -> Any:
-        """Return rows as the released model takes them."""
+        """Convert rows to the input of the released model."""
         return X
 
     def _rows(self, X: ArrayLike) -> Any:
@@ -95,7 +95,7 @@ class PrivateEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     @available_if(released_can("predict"))
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict with the released model."""
-        rows = self._rows(X)  # first, because it says where nothing is fitted
+        rows = self._rows(X)  # first, because it raises if nothing is fitted
         return np.asarray(self.released_.predict(rows))
 
     @available_if(released_can("predict_proba"))
@@ -112,34 +112,34 @@ class PrivateEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class MembershipPrivate(PrivateEstimator):
-    """Train a model on all rows such that nobody can tell whose record was among them.
+    """Train a model on all rows without revealing whose records are among them.
 
-    Nobody who knows all other records, and sees the model, is right about any record's membership
-    more than ``eta`` above blind guessing.  X may hold texts and missing values; it is encoded
-    inside, from ``bounds`` or from noisy histograms, so nothing must be scaled or encoded before:
-    whatever was fitted on these rows in front of it is not covered.  The base says what is trained,
-    and these of its settings are honoured: C, alpha, class_weight and fit_intercept of linear
-    models; learning_rate, n_estimators or max_iter, max_depth and max_leaf_nodes (of trees with one
+    No attacker who knows all other records and sees the model is right about any record's
+    membership more than ``eta`` above blind guessing.  X may hold texts and missing values; it is
+    encoded internally, from ``bounds`` or from noisy histograms, so do not scale or encode it
+    before: preprocessing fitted on these rows is not covered.  The base determines the learner, and
+    these settings are supported: C, alpha, class_weight and fit_intercept of linear models;
+    learning_rate, n_estimators or max_iter, max_depth and max_leaf_nodes (of trees with one
     column each) and class_weight of boosting.  Solvers and tolerances are not needed; any other
-    setting must be at its default.
+    setting must keep its default.
 
-    A search over settings (GridSearchCV) makes a model per candidate and fold from the same rows,
-    and the certificate covers one: search on a synthetic table (``synthesize``).
+    A search over settings (GridSearchCV) trains a model per candidate and fold on the same rows,
+    but the certificate covers only one: search on a synthetic table instead (``synthesize``).
 
     Args:
         estimator: LogisticRegression, LinearSVC, Ridge, LinearRegression, HuberRegressor,
-            (Hist)GradientBoostingClassifier, or a name as ``"boosting"``; of a pipeline its last
-            step.
-        eta: the promise, in (0, ½).
-        bounds: what is public about the columns (``x0``, ``x1``, … of an array) and the target
+            (Hist)GradientBoostingClassifier, or a name such as ``"boosting"``; of a pipeline, only
+            the last step is used.
+        eta: largest gain of any attack over blind guessing, in (0, ½).
+        bounds: public facts about the columns (``x0``, ``x1``, … of an array) and the target
             (``y``, or the name of its series): a mapping, or a YAML or JSON file.
-        tune: try several learning rates and pay for it out of the budget.
+        tune: try several learning rates, at the expense of the privacy budget.
         insecure_seed: for tests only: noise from a seed.
 
     Attributes: ``certificate_``, ``calibration_``, ``released_`` (the noisy model), ``classes_``,
     ``n_features_in_`` and ``secure_``.  The rows are not kept.
 
-    Guarantee, Theorem, Assumes: ``certificate_`` says them.
+    Guarantee, Theorem, Assumes: stated in ``certificate_``.
 
     Examples:
         >>> from sklearn.datasets import make_classification
@@ -173,8 +173,8 @@ class MembershipPrivate(PrivateEstimator):
     ) -> MembershipPrivate:
         """Train on all rows: a table or an array, and one class or number per row.
 
-        ``sample_weight`` are secret numbers from 0 to 1, one per row, and are cut off there: divide
-        them by a maximum that is public.
+        ``sample_weight`` are secret numbers, one per row, clipped to [0, 1]: divide
+        them by a public maximum.
         """
         checked_eta(self.eta)
         form = checked_form(self.estimator)
@@ -225,7 +225,7 @@ class MembershipPrivate(PrivateEstimator):
         return self
 
     def _public(self, X: object, y: object) -> Bounds:
-        """Return the bounds; those under the name of the target's series are the target's."""
+        """Return the bounds, with those under the series' name assigned to the target."""
         public = read_bounds(self.bounds)
         name = getattr(y, "name", None)
         if name not in public or name in getattr(X, "columns", ()):
@@ -233,7 +233,7 @@ class MembershipPrivate(PrivateEstimator):
         return {_TARGET if key == name else key: bound for key, bound in public.items()}
 
     def _records(self, X: ArrayLike, bounds: Bounds, *, reset: bool) -> Records:
-        """Return raw rows, each value read by itself; unnamed columns are x0, x1, …."""
+        """Return raw rows, with each value parsed on its own; unnamed columns are x0, x1, …."""
         validate_data(self, X, skip_check_array=True, reset=reset)
         if not (isinstance(X, list | tuple) or hasattr(X, "columns")) and np.ndim(X) != 2:
             raise InputError(f"X must be a table of rows, got shape {np.shape(X)}.")
@@ -262,7 +262,7 @@ class MembershipPrivate(PrivateEstimator):
 
         if not hasattr(self, "classes_"):
             return float(r2_score(Values.of(y).numbers, self.predict(X)))
-        # Classes are compared as they are read: 1, 1.0 and "1" are one.
+        # Compare parsed classes: 1, 1.0 and "1" are equal.
         names = self.released_.class_names
         truth = Values.of(y).positions(names)
         answers = Values.of(np.asarray(self.released_.predict(self._rows(X)))).positions(names)

@@ -1,9 +1,9 @@
 """Noisy gradient descent on all rows: every record of any table, in the neighbour game (X22).
 
 A record with features x and scores S = Θᵀx has the gradient x ⊗ r with the residual r = ∂ℓ/∂S, and
-this has length ‖x‖·‖r‖.  So a record is clipped by one factor from two norms, and no gradient of a
-single record is ever built: a step is two products with the table, block by block, and one noisy
-sum.  Steps, rate and clip never look at the data.
+its norm is ‖x‖·‖r‖.  So a record is clipped by one factor from two norms, and no gradient of a
+single record is ever computed: a step is two products with the table, block by block, and one noisy
+sum.  Steps, rate and clip do not depend on the data.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from memberbound.tables.shards import Shards
 #: Encoded rows: a block, or the bins of boosting.
 Features = Any
 
-#: Chosen once on breast cancer, digits, Adult, ACS and MNIST; docs/gradient.md has why.
+#: Tuned once on breast cancer, digits, Adult, ACS and MNIST; see docs/gradient.md.
 _STEPS = 80
 _MOMENTUM = 0.8
 #: What is predicted: T·rate·clip over μ·rows, the clip, the share of the steps that is averaged.
@@ -48,15 +48,15 @@ _PACES = {
     "several scores": (1.0, CLASS_CLIP, 0.1),
     "numbers": (0.25, 0.25, 0.5),
 }
-#: Centred paths go further where μ·rows is above the first number, up to this factor.
+#: Centred descents go further if μ·rows exceeds the first number, up to this factor.
 _CLEAR_SIGNAL, _FARTHER = 1000.0, 4.0
-#: The largest rate·clip: how far one step may go.
+#: The largest rate·clip, which limits single steps.
 _FASTEST = 400.0
-#: No default path draws more numbers than this, unless a single step does.
+#: Maximum number of draws of a default descent, unless a single step needs more.
 MOST_DRAWS = 500_000
 #: Length of the intercept's constant feature, in units of a typical row.
 _INTERCEPT = 0.2
-#: Rows are clipped at this length before they are averaged; a typical row has length 1.
+#: Rows are clipped to this norm before they are averaged; a typical row has norm 1.
 _MEAN_RADIUS = 1.1
 #: Least squared length of a typical centred row.
 _LEAST_SQUARE = 0.05
@@ -64,11 +64,11 @@ _LEAST_SQUARE = 0.05
 
 @dataclass(frozen=True)
 class Descent:
-    """How to descend: public numbers, chosen without the data.
+    """Settings of the descent: public numbers, chosen without the data.
 
     ``rate`` multiplies the mean gradient, ``momentum`` β the velocity (of which 1 - β is new),
-    ``averaged`` is the share of the steps, at the end, whose iterates are averaged, ``decay`` the λ
-    of λ/2·‖θ‖² beside the mean loss, the intercept left out.
+    ``averaged`` is the final share of steps over which iterates are averaged, ``decay`` the λ
+    of λ/2·‖θ‖² added to the mean loss, without the intercept.
     """
 
     steps: int
@@ -90,11 +90,11 @@ class Descent:
         regression: bool = False,
         centred: bool = False,
     ) -> Descent:
-        """Return the rule of docs/gradient.md: a function of public numbers only.
+        """Return the default settings of docs/gradient.md, which depend on public numbers only.
 
-        ``centred`` is for one score of two classes that starts at a :class:`Start`.
+        ``centred`` applies to a single score for two classes with a :class:`Start`.
 
-        Noise in a score after T steps of rate r is about 2·clip·T·r/(μ·rows), whatever T is: so T
+        Noise in a score after T steps of rate r is about 2·clip·T·r/(μ·rows), for any T: so T
         is fixed (fewer for very wide models) and T·r is chosen such that this noise is of order
         one, as long as that does not make single steps too long.
         """
@@ -103,11 +103,11 @@ class Descent:
         reach, clip, averaged = _PACES["centred" if centred else kind]
         if centred:
             reach *= min(max(mu * rows / _CLEAR_SIGNAL, 1.0), _FARTHER)
-        pace = min(reach * mu * rows / steps, _FASTEST)
-        return cls(steps, pace / clip, clip, averaged=averaged)
+        step_rate = min(reach * mu * rows / steps, _FASTEST)
+        return cls(steps, step_rate / clip, clip, averaged=averaged)
 
     def rescale(self, length: float) -> Descent:
-        """Return the same path for rows of another typical length."""
+        """Return the equivalent settings for rows of another typical length."""
         return replace(
             self,
             rate=self.rate / length**2,
@@ -118,9 +118,9 @@ class Descent:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """Released numbers from which a descent starts.
+    """The released starting point of a descent.
 
-    All records have the constant ``score`` at first.  Rows of a linear model are taken relative to
+    All records start with the constant ``score``.  Rows of a linear model are relative to
     ``centre``, a point on the feature grid.
     """
 
@@ -128,17 +128,17 @@ class Start:
     centre: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     def mean_score(self, model: GradientModel) -> float:
-        """Return the score that a linear model of one score gives to the mean row."""
+        """Return the score of the mean row under a linear model with one score."""
         return float(self.centre @ model.coefficients[:, 0] + model.intercepts[0])
 
     @property
     def length(self) -> float:
-        """Typical length of a centred row; that of a row is 1."""
+        """Typical norm of a centred row; an uncentred one has 1."""
         return math.sqrt(max(_LEAST_SQUARE, 1.0 - float(self.centre @ self.centre)))
 
 
 def starting_score(share: float, clip: float) -> float:
-    """Return constant log-odds for two classes, of which the second has this share.
+    """Return constant log-odds for two classes, given the share of the second.
 
     Clipped residuals of a rare class and of the others add up to 0 at the first of two scores.  The
     more alike the classes are, the less that pulls, and the nearer is the log-odds of the share.
@@ -151,7 +151,7 @@ def starting_score(share: float, clip: float) -> float:
 
 
 def _score_grid(theta: FloatArray) -> FloatArray:
-    """Return parameters with so few digits that scores of features on the grid are exact."""
+    """Round parameters such that scores of features on the grid are exact."""
     bits = 36 - len(theta).bit_length()
     step = 2.0 ** (math.frexp(float(np.abs(theta).max()))[1] - bits)
     return np.asarray(np.rint(theta / step) * step)
@@ -167,11 +167,11 @@ def clipped_sum(
     weights: FloatArray | None = None,
     step: float = 0.0,
 ) -> FloatArray:
-    """Return Σ over a block's records of the clipped gradient, that of a constant 1 last.
+    """Sum the clipped gradients of a block's records, that of a constant 1 last.
 
-    ``starts`` says whose rows the block has.  ``weights`` from 0 to 1 multiply what was clipped,
-    which makes nothing longer.  Summands are cut off at multiples of ``step``.  What the sum loses
-    to rounding otherwise is counted by :func:`path_sensitivity`.
+    ``starts`` are the first rows of persons.  ``weights`` from 0 to 1 multiply clipped residuals,
+    which increases no norm.  Summands are truncated to multiples of ``step``.  All other rounding
+    errors of the sum are covered by :func:`path_sensitivity`.
     """
     clipped = clipped_residuals(residuals, lengths, clip, starts)
     if weights is not None:
@@ -186,7 +186,7 @@ def clipped_sum(
 
 @dataclass(frozen=True, eq=False)
 class GradientModel:
-    """A linear model, as released: nothing here was computed from the secret without noise."""
+    """A released linear model: every field is public or computed from noisy sums."""
 
     kind: ClassVar[str] = "linear model"
     method: ClassVar[str] = "gradient"
@@ -212,7 +212,7 @@ class GradientModel:
         return block @ self.coefficients + self.intercepts
 
     def rescale(self, slope: float, offsets: FloatArray) -> GradientModel:
-        """Return the model whose scores are slope·score + offset."""
+        """Return the model with scores slope·score + offset."""
         intercepts = slope * self.intercepts + offsets
         return replace(self, coefficients=slope * self.coefficients, intercepts=intercepts)
 
@@ -228,7 +228,7 @@ class GradientModel:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any], encoder: Encoder) -> GradientModel:
-        """Return the model that :meth:`to_dict` described."""
+        """Restore the model from the fields of :meth:`to_dict`."""
         model = cls(
             np.array(fields["coefficients"], dtype=np.float64),
             np.array(fields["intercepts"], dtype=np.float64),
@@ -246,7 +246,7 @@ class TrainingRows:
     """A shard of encoded rows with their target.
 
     Slices of ``features`` are blocks.  ``codes`` are the target as it was read.  ``weights`` are
-    from 0 to 1, None: all are 1.  A row of weight 0, as one of a class that is not listed, has no
+    from 0 to 1, or None for all 1.  A row of weight 0, such as one of an unlisted class, has no
     influence.
     """
 
@@ -254,20 +254,20 @@ class TrainingRows:
     codes: NDArray[Any]
     weights: FloatArray | None = None
     persons: Persons | None = None
-    #: What is larger than so many bytes is kept on disk.
+    #: Arrays of more bytes are kept on disk.
     memory: int | None = None
-    #: Made of the fields above and of public numbers: never sent or stored.
+    #: Derived from the fields above and public numbers; never sent or stored.
     cache: dict[str, Any] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "cache": {}}
 
     def cuts(self, size: int | None = None) -> list[slice]:
-        """Return blocks of rows in which no person's are cut apart."""
+        """Return blocks of rows that never split a person."""
         return row_cuts(len(self.codes), self.persons, size or BLOCK_ROWS)
 
     def starts(self, rows: slice) -> IntArray | None:
-        """Return where persons start within a block."""
+        """Return the first rows of persons within a block."""
         return None if self.persons is None else self.persons.starts_within(rows)
 
     def weight(self, rows: slice) -> FloatArray | None:
@@ -277,14 +277,14 @@ class TrainingRows:
     def residuals(self, loss: Loss, scores: FloatArray, rows: slice) -> FloatArray:
         """Return the residuals of a block; 0 for rows of weight 0.
 
-        They take nothing of their person's clip either.
+        They do not use up their person's clip either.
         """
         residuals = loss.residuals(scores, loss.target(self.codes[rows]))
         return residuals if self.weights is None else residuals * (self.weights[rows, None] > 0)
 
 
 def _clipped_rows(rows: TrainingRows, radius: float, step: float) -> FloatArray:
-    """Return the sum of the shard's rows, each clipped at the radius."""
+    """Sum the shard's rows, each clipped to the radius."""
     total = 0.0
     for cut in rows.cuts():
         block, persons = rows.features[cut], rows.persons
@@ -296,7 +296,7 @@ def _clipped_rows(rows: TrainingRows, radius: float, step: float) -> FloatArray:
 
 
 def measure_centre(rows: Shards[TrainingRows], share: BudgetShare, *, records: int) -> FloatArray:
-    """Return the noisy mean of all encoded rows, on the feature grid.
+    """Measure the noisy mean of all encoded rows, on the feature grid.
 
     Means that are small against their noise are shrunk towards 0.
 
@@ -322,7 +322,7 @@ class _Iterate:
 
 
 def _gradient(rows: TrainingRows, loss: Loss, descent: Descent, iterate: _Iterate) -> FloatArray:
-    """Return the sum of the shard's clipped gradients, that of a constant 1 last.
+    """Sum the shard's clipped gradients, that of a constant 1 last.
 
     With a centre c, residuals are those of centred rows x - c, and clipped by their lengths; the
     sum is that of x itself.
@@ -363,22 +363,22 @@ def descend(
     width: int,
     start: Start | None = None,
 ) -> GradientModel:
-    """Descend on all rows with noise paid for by ``share``; return the mean of the last iterates.
+    """Descend on all rows with noise charged to ``share``; return the mean of the last iterates.
 
     ``rows`` are shards of :class:`TrainingRows` with ``width`` features; ``records`` is the
     number of all rows, or of persons with all their rows.  ``start`` needs an intercept and
     features on the grid.
 
-    Guarantee: the noisy sums of all steps, and so whatever is computed from them, are within
+    Guarantee: the noisy sums of all steps, and so anything computed from them, are within
     ``release_slack(steps·parameters)`` of a ``share.mu``-GDP pair under replace-one: for every
-    record of any table, whatever the others are.
+    record of any table.
     Theorem: X22 (proofs/gradient-descent.md, claims 1 to 3), of persons X26 (proofs/persons.md).
     Assumes: features and target of a record are functions of that record and of public numbers (or
-    of releases that the same budget paid for); the number of records is public; a row's scores are
+    of releases from the same budget); the number of records is public; a row's scores are
     computed from that row.  Of persons features are on the grid (:func:`on_grid`).
     Numerics: a record's clipped gradient is at most the clip in exact arithmetic; rounding of the
     sum is part of the sensitivity; the noisy sum is put on a grid.
-    Edge cases: records of weight 0 are left out without a trace.
+    Edge cases: records of weight 0 have no effect.
     """
     sensitivity = path_sensitivity(descent.clip, records)
     gradients = share.sums(sensitivity=sensitivity, times=descent.steps)
@@ -413,6 +413,6 @@ def descend(
 
 
 def most_draws(width: int, outputs: int) -> int:
-    """Return how many numbers a default path of at most this width and outputs draws, at most."""
+    """Bound the number of draws of a default descent of at most this width and outputs."""
     parameters = outputs * (width + 1)
     return max(parameters, min(_STEPS * parameters, MOST_DRAWS))

@@ -2,7 +2,7 @@
 
 The score of a group of the target is an intercept plus an effect per bin of every column.  Effects
 are fitted once, by penalised Newton steps, so that drawn rows have the measured (bin, group)
-counts.  One paid-for histogram of scores and hits calibrates their size, and the intercepts are
+counts.  One noisy histogram of scores and hits calibrates their size, and the intercepts are
 tied to the measured group counts.
 """
 
@@ -22,23 +22,23 @@ from memberbound.release.all_rows.marginals import IntArray, LabelledRows, Relea
 
 #: Prior standard deviations of an effect, and of the difference of neighbouring bins' effects.
 _CLASS_PRIOR = (0.3, 0.4)
-#: … where the groups are ranges of numbers, which other columns may decide.
+#: … for groups that are ranges of numbers, which other columns may determine.
 _NUMBER_PRIOR = (2.0, 1.5)
-#: Factors of both that a column chooses from, and their prior spread (natural log).
+#: Candidate factors of both for a column, and their prior spread (natural log).
 _PRIOR_SCALES = tuple(3.0 ** (k / 2) for k in range(-2, 5))
 _PRIOR_SPREAD = 0.7
-#: Newton steps at most, and halvings of one.
+#: Maximum number of Newton steps, and of halvings of a step.
 _STEPS, _HALVINGS = 20, 12
 #: Scores are whole multiples of 1/64, so that their sums are exact.
 GRID = 64.0
 #: Score bins of the calibration histogram.
 SCORE_BINS = 12
-#: Factors of the effects that calibration chooses from, and their prior spread (natural log).
+#: Candidate factors of the effects for calibration, and their prior spread (natural log).
 _FACTORS = np.exp(np.linspace(-1.5, 1.2, 28))
 _FACTOR_SPREAD = 0.5
-#: How much larger effects are drawn: 1 + this/√rows outside the main group, and at most.
+#: Factor of effects when drawing: 1 + this/√(rows outside the main group), and its maximum.
 _SHARPENING, _SHARPEST = 25.0, 2.5
-#: Rows of which the softmax is computed at once.
+#: Number of rows per softmax computation.
 _ROWS = 2**17
 
 
@@ -71,7 +71,7 @@ class LabelModel:
         return softmax(self.intercepts + self.factor * additive)
 
     def tied(self, additive: FloatArray, shares: FloatArray) -> LabelModel:
-        """Return the model with intercepts such that drawn rows have these shares of groups."""
+        """Adjust the intercepts such that drawn rows have these shares of groups."""
         intercepts = np.log(shares)
         for _ in range(60):
             reached = softmax(intercepts + self.factor * additive).mean(axis=0)
@@ -82,10 +82,10 @@ class LabelModel:
         return replace(self, intercepts=intercepts - intercepts.max())
 
     def sharpened(self, rows: float) -> LabelModel:
-        """Return the model with larger effects, the more so the fewer rows leave the main group.
+        """Enlarge the effects, the more so the fewer rows are outside the main group.
 
-        Labels that follow the scores more closely than real ones do let a model that is trained on
-        few drawn rows find the ranking.  Its probabilities are a little too extreme.
+        Labels that follow the scores more closely than real ones help a model trained on
+        few drawn rows to find the ranking.  Its probabilities are slightly too extreme.
         """
         more = min(1.0 + _SHARPENING / math.sqrt(max(rows, 1.0)), _SHARPEST)
         return replace(self, factor=self.factor * more)
@@ -93,7 +93,7 @@ class LabelModel:
     def sample(
         self, bins: Sequence[IntArray], groups: FloatArray, draws: np.random.Generator
     ) -> IntArray:
-        """Draw a group for every row: independent but for the total of every group."""
+        """Draw a group for every row, independently except for the group totals."""
         rows = len(bins[0])
         additive = np.empty((rows, len(groups)))
         for start in range(0, rows, _ROWS):
@@ -122,7 +122,7 @@ def fit_label_model(
 ) -> LabelModel:
     """Fit the label model to noisy (bin, group) counts, on the bins of drawn rows.
 
-    Newton steps with a line search: the objective is convex.  ``numbers``: the groups are ranges.
+    Uses Newton steps with a line search on a convex objective.  ``numbers``: groups are ranges.
     """
     prior = _NUMBER_PRIOR if numbers else _CLASS_PRIOR
     objective = _Objective.of(columns, groups, bins, prior)
@@ -170,7 +170,7 @@ class _Objective:
         bins: Sequence[IntArray],
         prior: tuple[float, float],
     ) -> _Objective:
-        """Return the objective of measured columns and drawn rows."""
+        """Build the objective from measured columns and drawn rows."""
         shares = groups / groups.sum()
         ratio = len(bins[0]) / groups.sum()
         size = len(groups)
@@ -182,24 +182,24 @@ class _Objective:
             number = np.bincount(drawn, minlength=len(column.bins))
             excess = column.noisy - column.noisy.sum(axis=1, keepdims=True) * shares
             moments[own] = number[:, None] * shares + ratio * excess
-            # What a unit of the effect adds to the moment, and the variance of the excess.
+            # The moment's increase per unit of the effect, and the variance of the excess.
             gain = np.maximum(number, 1.0)[:, None] * shares * (1 - shares)
             spread = (1 - shares) ** 2 + (size - 1) * shares**2
             variance = gain + (ratio * column.scale) ** 2 * spread
             precision = _prior(column, ratio * excess, gain, variance, prior)
             for group, ridge in enumerate(ridges):
-                # The posterior mode where this column alone decides.
+                # The posterior mode for this column alone.
                 weight = np.sqrt(variance[:, group] / gain[:, group])
                 ridge[own, own] = precision * np.outer(weight, weight)
         return cls(bins, offsets, np.log(shares), moments, ridges)
 
     @property
     def fitted(self) -> tuple[int, ...]:
-        """The groups whose effects are free."""
+        """The groups with free effects."""
         return tuple(range(len(self.base))) if len(self.base) > 2 else (1,)
 
     def free(self, effects: FloatArray) -> FloatArray:
-        """Return the effects that are free, a column per group."""
+        """Return the free effects, a column per group."""
         return effects if len(self.base) > 2 else effects[:, 1:] - effects[:, :1]
 
     def scores(self, effects: FloatArray) -> FloatArray:
@@ -219,7 +219,7 @@ class _Objective:
         return float(value)
 
     def newton_step(self, effects: FloatArray, scores: FloatArray) -> tuple[FloatArray, float]:
-        """Return a step, group by group, and how fast the objective falls along it."""
+        """Return the step, group by group, and the objective's decrease along it."""
         likely = softmax(scores)
         step, slope = np.zeros_like(effects), 0.0
         sizes = np.diff(self.offsets)
@@ -249,7 +249,7 @@ def _prior(
 ) -> FloatArray:
     """Return the prior precision of a column's effects: of their sizes, and of neighbours.
 
-    Its scale is the one that explains the measured excess best (empirical Bayes), with a
+    The scale is the one that best explains the measured excess (empirical Bayes), with a
     preference for the usual one.
     """
     size, ordered = len(excess), column.ordered_bins
@@ -273,7 +273,7 @@ def _prior(
 
 
 def _curvature(bins: Sequence[IntArray], sizes: IntArray, weights: FloatArray) -> FloatArray:
-    """Return the weight of rows in every pair of bins, of the same column or of two."""
+    """Return the weight of rows in every pair of bins, of one column or two."""
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     table = np.zeros((offsets[-1], offsets[-1]))
     for a, place in enumerate(bins):
@@ -289,10 +289,10 @@ def _curvature(bins: Sequence[IntArray], sizes: IntArray, weights: FloatArray) -
 
 
 def score_and_guess(additive: FloatArray, intercepts: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Return a score and a guess of the group for every row, exact: multiples of 1/64.
+    """Return an exact score and a guessed group for every row, in multiples of 1/64.
 
-    Of two groups the guess is the second and the score its lead.  Of more the guess has the largest
-    score, and its lead over the next one is the score.
+    With two groups the guess is the second and the score its lead; otherwise the guess has the
+    largest total, and the score is its lead over the next one.
     """
     total = additive + np.rint(intercepts * GRID) / GRID
     if total.shape[1] == 2:
@@ -305,11 +305,11 @@ def score_and_guess(additive: FloatArray, intercepts: FloatArray) -> tuple[Float
 def hit_counts(
     rows: LabelledRows, model: LabelModel, maps: Sequence[IntArray], cuts: FloatArray
 ) -> FloatArray:
-    """Return how many records have which score bin, and whether the guess is their group.
+    """Count the records by score bin, and by whether the guess is their group.
 
-    Guarantee: exact.  The bin of a row is a function of this row, of public and of released
-    numbers: effects are multiples of 1/64, so that sums do not round.  Replacing a record moves
-    the counts by at most √2 in length.
+    Guarantee: exact.  The bin of a row depends on this row and on public and released
+    numbers only: effects are multiples of 1/64, so that sums do not round.  Replacing a record
+    changes the counts by at most √2 in L2 norm.
     """
     places = np.empty(len(rows.groups), dtype=np.int64)
     for start in range(0, len(places), _ROWS):
@@ -322,10 +322,10 @@ def hit_counts(
 
 
 def score_cuts(model: LabelModel, additive: FloatArray) -> FloatArray:
-    """Return cuts between score bins that drawn rows fill equally."""
+    """Return score cuts that split drawn rows equally."""
     score, _ = score_and_guess(additive, model.intercepts)
     cuts = np.quantile(score, np.arange(1, SCORE_BINS) / SCORE_BINS)
-    # Between multiples of 1/64: no score lies on a cut.
+    # Cut between multiples of 1/64, so that no score lies on a cut.
     return np.unique((np.floor(cuts * GRID) + 0.5) / GRID)
 
 
@@ -336,7 +336,7 @@ def calibrate(
     cuts: FloatArray,
     noisy: tuple[FloatArray, float],
 ) -> LabelModel:
-    """Return the model with the factor of its effects that explains the noisy hits best.
+    """Calibrate the factor of the effects to the noisy hits.
 
     ``noisy`` are (score bin, hit) counts and their noise scale; ``additive`` are the sums of
     effects of drawn rows.

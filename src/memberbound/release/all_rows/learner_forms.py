@@ -60,15 +60,15 @@ class Settings:
     """Public settings of a private form; the defaults change nothing.
 
     ``penalty`` is the λ of λ/2·‖β‖² added to the sum of all losses, for standardised columns (1/C,
-    or alpha).  ``pace`` multiplies the learning rate; ``rounds`` and ``leaves`` (per tree of one
-    column) apply to boosting.  ``class_weight`` maps classes to weights, or is ``"balanced"``.
+    or alpha).  ``rate_factor`` multiplies the learning rate; ``rounds`` and ``leaves`` (per tree of
+    one column) apply to boosting.  ``class_weight`` maps classes to weights, or is ``"balanced"``.
     """
 
     penalty: float = 0.0
     intercept: bool = True
     rounds: int | None = None
     leaves: int | None = None
-    pace: float = 1.0
+    rate_factor: float = 1.0
     class_weight: dict[str, float] | str | None = None
 
 
@@ -183,8 +183,8 @@ def _boosting_settings(values: dict[str, Any], changes: dict[str, Any]) -> Setti
         leaves = within("max_leaf_nodes", leaves, 2, MOST_LEAVES)
     if depth is not None:
         leaves = min(2 ** within("max_depth", depth, 1, _MOST_DEPTH), leaves or MOST_LEAVES)
-    pace = positive("learning_rate", values["learning_rate"]) / 0.1
-    return Settings(rounds=rounds, leaves=leaves, pace=pace)
+    rate_factor = positive("learning_rate", values["learning_rate"]) / 0.1
+    return Settings(rounds=rounds, leaves=leaves, rate_factor=rate_factor)
 
 
 def other_learners(task: Task) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ Clique = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class LabelledRows:
-    """Cells of some rows, a line per column, the target's group, and whose rows they are."""
+    """Cells of some rows, one row per column, with the target's groups and the persons."""
 
     codes: NDArray[np.integer[Any]]
     groups: NDArray[np.integer[Any]]
@@ -48,13 +48,13 @@ class LabelledRows:
     def counts(
         self, cliques: Sequence[Clique], maps: Sequence[IntArray], groups: int = 0
     ) -> tuple[FloatArray, ...]:
-        """Return a table of counts per clique.
+        """Count the records of every clique.
 
-        ``maps`` map the cells of every column to what is counted (bins, blocks).  With ``groups``
+        ``maps`` map the cells of every column to codes (bins, blocks).  With ``groups``
         the last axis is the target's group.
 
-        Guarantee: exact; replacing a record moves each table by at most √2 in length, and by at
-        most 2 in the sum of absolute values.
+        Guarantee: exact; replacing a record changes each table by at most √2 in L2 norm, and by at
+        most 2 in L1 norm.
         """
         sizes = [int(mapped.max()) + 1 for mapped in maps]
         used = {column for clique in cliques for column in clique}
@@ -71,7 +71,7 @@ class LabelledRows:
         return tuple(tables)
 
     def with_groups(self, group_of_cell: IntArray) -> LabelledRows:
-        """Return the rows with groups instead of the target's cells."""
+        """Replace the target's cells by groups."""
         kind = np.dtype(np.min_scalar_type(int(group_of_cell.max())))
         groups = large_array(self.groups.shape, kind, self.memory)
         groups[:] = group_of_cell[self.groups]
@@ -81,7 +81,7 @@ class LabelledRows:
 def pair_counts(
     rows: LabelledRows, pair: tuple[int, int], maps: tuple[IntArray, IntArray]
 ) -> FloatArray:
-    """Return the counts of two columns, with maps of their own.
+    """Count the records of a pair of columns, with their own maps.
 
     Guarantee: that of :meth:`LabelledRows.counts`.
     """
@@ -90,7 +90,7 @@ def pair_counts(
 
 
 def labelled_rows(shard: Records, features: Sequence[Cells], target: Cells | None) -> LabelledRows:
-    """Return the cells of some rows."""
+    """Discretise some rows."""
     kind = np.dtype(np.min_scalar_type(max(column.count for column in features)))
     codes = large_array((len(features), shard.rows), kind, shard.memory)
     for line, column in zip(codes, features, strict=True):
@@ -102,15 +102,15 @@ def labelled_rows(shard: Records, features: Sequence[Cells], target: Cells | Non
 
 # ── Estimates from noisy counts: post-processing ──────────────────────────────────────────────────
 
-#: Cells for missing, other and empty values are believed from this many noise scales on.
+#: Keep cells of missing, other and empty values only above this many noise scales.
 RARE_SCALES = 3.0
-#: Price of one more run of equal cells, in units of the noise variance.
+#: Penalty per run of equal cells, in units of the noise variance.
 _RUN_PRICE = 6.0
 #: A pair's count below this many noise scales may be empty.
 _EMPTY_SCALES = 2.0
-#: A count above this many noise scales shows that one column is no function of the other.
+#: A count above this many noise scales shows that one column is not a function of the other.
 _FUNCTION_SCALES = 4.0
-#: Independence that is mixed into a pair, so that no draw is without a law.
+#: Weight of independence mixed into a pair, so that every conditional law exists.
 _LEAST_SHARE = 1e-4
 
 
@@ -127,7 +127,7 @@ def project(noisy: FloatArray, total: float) -> FloatArray:
 
 
 def smooth(noisy: FloatArray, scale: float) -> FloatArray:
-    """Return means over runs of neighbouring cells: the runs that minimise squares plus a price.
+    """Smooth by means over runs of cells that minimise squared error plus a penalty per run.
 
     Examples:
         >>> smooth(np.array([1.0, -1.0, 0.0, 90.0, 30.0, 32.0]), 1.0).tolist()
@@ -153,9 +153,9 @@ def smooth(noisy: FloatArray, scale: float) -> FloatArray:
 
 
 def merge(counts: FloatArray, ordered: int, most: int, least: float = math.inf) -> IntArray:
-    """Return at most ``most`` runs of cells of about equal mass, as the run of every cell.
+    """Merge cells into at most ``most`` runs of about equal mass; return the run of every cell.
 
-    Beside heavy cells the others' runs may be smaller, down to ``least`` records.  Only the first
+    Next to heavy cells, runs may be smaller, down to ``least`` records.  Only the first
     ``ordered`` cells have neighbours.  Of the others the largest have their own run
     and the rest share the last one, empty cells among them.
 
@@ -185,10 +185,10 @@ def merge(counts: FloatArray, ordered: int, most: int, least: float = math.inf) 
 
 
 def _equal_runs(mass: FloatArray, most: int, least: float) -> IntArray:
-    """Return runs of neighbouring cells; heavy cells stay alone, the others have equal mass.
+    """Return runs of neighbouring cells; heavy cells stay single, the others have equal mass.
 
-    The mass is an equal share of the total, or ``least`` where that is less: beside one heavy cell
-    the others keep a resolution of their own.
+    The mass is an equal share of the total, or ``least`` if that is less: next to a heavy cell
+    the others keep their resolution.
     """
     if len(mass) <= most:
         return np.arange(len(mass))
@@ -202,13 +202,13 @@ def _equal_runs(mass: FloatArray, most: int, least: float) -> IntArray:
         cuts = (np.diff(np.floor(middle * count)) > 0) | heavy[1:] | heavy[:-1]
         if cuts.sum() < most:
             return np.concatenate([[0], np.cumsum(cuts)])
-    # Too few runs to keep heavy cells alone: cut by mass only.
+    # Too few runs to keep heavy cells single: cut by mass only.
     middle = (np.cumsum(mass) - mass / 2) / total
     return np.concatenate([[0], np.cumsum(np.diff(np.floor(middle * most)) > 0)])
 
 
 def rake(table: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray:
-    """Return a table with these sums, by iterative proportional fitting."""
+    """Rake a table to these row and column sums (iterative proportional fitting)."""
     for _ in range(30):
         table = table * (rows / np.maximum(table.sum(axis=1), 1e-12))[:, None]
         table = table * (columns / np.maximum(table.sum(axis=0), 1e-12))[None, :]
@@ -224,10 +224,10 @@ def estimate_pair(
     *,
     by_row: bool = True,
 ) -> FloatArray:
-    """Return consistent counts of a pair from noisy ones and what is expected without them.
+    """Estimate consistent counts of a pair from noisy and expected counts.
 
     The noisy counts are shrunk towards the expected ones (James and Stein): row by row, or all
-    together.  Cells that must hold many records and hold no more than noise stay empty.
+    together.  Cells with large expected counts but no more than noise stay empty.
     """
     distance = noisy - expected
     axis = 1 if by_row else None
@@ -244,10 +244,10 @@ def estimate_pair(
 def estimate_steps(
     noisy: FloatArray, scale: float, weights: FloatArray, columns: FloatArray
 ) -> FloatArray:
-    """Return consistent counts of a pair whose rows are neighbouring cells of an ordered column.
+    """Estimate consistent counts of a pair with an ordered column as rows.
 
-    The law of the other column given the cell is constant on runs of cells: the runs that minimise
-    squares plus a price, so that a column that is cut from another (an age group) stays so.
+    The law of the other column given the cell is constant on runs of cells, which minimise
+    squared error plus a penalty, so that derived columns (such as an age group) stay consistent.
 
     Examples:
         >>> noisy = np.array([[10.0, 0], [9, 1], [11, -1], [0, 10], [1, 9]])
@@ -280,10 +280,10 @@ def estimate_steps(
 
 
 def _outside_a_function(noisy: FloatArray, expected: FloatArray, scale: float) -> NDArray[np.bool_]:
-    """Return the cells that hold nothing, where one column decides the other, or nearly so.
+    """Return the empty cells if one column (nearly) determines the other.
 
-    All but the largest of every row and column; or, where that is too much, all of these that do
-    not stand out.  Together they must hold no more than noise explains, where independence expects
+    All except the largest of every row and column; or, if that is too much, those of them that do
+    not exceed the noise.  Together they must hold no more than noise, where independence expects
     far more.
     """
     small = np.ones(noisy.shape, dtype=bool)
@@ -301,7 +301,7 @@ def _outside_a_function(noisy: FloatArray, expected: FloatArray, scale: float) -
 
 @dataclass(frozen=True, eq=False)
 class ReleasedColumn:
-    """Estimated counts of a column's cells, and its noisy (bin, group) counts as measured."""
+    """Estimated counts of a column's cells, and its noisy (bin, group) counts."""
 
     cells: Cells
     #: Estimated records in every cell: nonnegative, adding up to all records.
@@ -332,7 +332,7 @@ class ReleasedColumn:
         return int(self.bin_of_cell[self.cells.ordered - 1]) + 1 if self.cells.ordered else 0
 
     def with_blocks(self, most: int) -> ReleasedColumn:
-        """Return the column with at most this many blocks."""
+        """Merge the column into at most this many blocks."""
         return replace(self, block_of_bin=merge(self.bins, self.ordered_bins, most))
 
     def blocks_of(self, read: Mapping[str, Values]) -> IntArray:
@@ -342,7 +342,7 @@ class ReleasedColumn:
     def cells_in(
         self, codes: IntArray, code_of_cell: IntArray, draws: np.random.Generator
     ) -> IntArray:
-        """Draw a cell for every code, by the estimated counts of the cells that it stands for."""
+        """Draw a cell for every code, in proportion to the estimated counts of its cells."""
         laws = np.zeros((int(code_of_cell.max()) + 1, len(self.weights)))
         laws[code_of_cell, np.arange(len(self.weights))] = self.weights + 1e-12
         return draw(laws, codes, draws)
@@ -355,7 +355,7 @@ class ReleasedColumn:
 def estimate_cells(
     cells: Cells, noisy: FloatArray, scale: float, total: float, *, smoothed: bool = True
 ) -> FloatArray:
-    """Return consistent counts of a column's cells from noisy ones."""
+    """Estimate consistent counts of a column's cells from noisy ones."""
     counts = noisy.copy()
     rare = [cell for cell in cells.rare if noisy[cell] < RARE_SCALES * scale]
     if len(rare) == len(counts):
@@ -368,7 +368,7 @@ def estimate_cells(
 
 
 def draw(laws: FloatArray, which: IntArray, draws: np.random.Generator) -> IntArray:
-    """Draw from law ``which[i]`` for every row i, such that counts are as near as can be.
+    """Draw from law ``which[i]`` for every row i, with counts as close as possible to expectation.
 
     Systematic sampling in random order: of m rows with one law, an outcome of probability p has
     ⌊mp⌋ or ⌈mp⌉ of them.
@@ -381,7 +381,7 @@ def draw(laws: FloatArray, which: IntArray, draws: np.random.Generator) -> IntAr
     rank[order] = np.arange(len(which)) - np.repeat(starts, sizes)
     steps = np.cumsum(laws, axis=1)
     steps /= np.maximum(steps[:, -1:], 1e-300)
-    # Law k lies between k and k + 1, so that one search serves all of them.
+    # Law k occupies the interval from k to k + 1, so that one search serves all laws.
     ends = (np.arange(len(laws))[:, None] + steps).ravel()
     share = (rank + draws.random(len(laws))[which]) / np.maximum(sizes[which], 1)
     places = np.searchsorted(ends, which + np.minimum(share, 1 - 1e-9), side="right")

@@ -1,4 +1,4 @@
-"""Models of all rows of a secret table, as they are released and stored."""
+"""Released models of all rows of a secret table, and their files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from memberbound.release.calibration import Calibration
 from memberbound.release.noise import GaussianNoise
 from memberbound.release.release_file import Writer, skops
 
-#: Formats of a model, the module that writes ONNX, and the only member of a skops file.
+#: File formats of a model, and the only member of a skops file.
 MODEL_ENDINGS = (".skops", ".json", ".onnx")
 _SCHEMA = "schema.json"
 _ONE = (
@@ -61,7 +61,7 @@ class PrivateModel:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns it uses; a table may have them in any order."""
+        """The columns it uses, in any order in a table."""
         return tuple(code.name for code in self.encoder.used)
 
     @property
@@ -91,7 +91,7 @@ class PrivateModel:
 
     @property
     def calibration_(self) -> Calibration:
-        """The noise of every step and the certificate of all of them together."""
+        """The noise of every step, and the joint certificate."""
         noise = GaussianNoise(self.model.scale, self.model.released_size)
         return Calibration(noise, self.certificate_, self.eta, self.model.method, 1, self._details)
 
@@ -112,9 +112,9 @@ class PrivateModel:
         encoding: str | None = None,
         strict: bool | None = None,
     ) -> tuple[Features, tuple[str, ...]]:
-        """Return the features of raw rows, and notices about them.
+        """Encode raw rows; return their features and notices.
 
-        Values that the model has never seen are refused with ``strict`` True, noted with False and
+        Unknown values are rejected with ``strict`` True, noted with False and
         ignored with None.
         """
         records, notices = raw_records(
@@ -164,13 +164,13 @@ class PrivateModel:
 
     @available_if(lambda self: bool(self.target.classes))
     def decision_function(self, table: object) -> FloatArray:
-        """Return the scores of raw rows' classes, of two classes the second one's."""
+        """Return class scores of raw rows; for two classes, those of the second."""
         scores = self.model.scores(self.encode(table)[0])
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """The endings of the files that it can be written to."""
+        """The supported file endings."""
         return MODEL_ENDINGS
 
     def certificate_fields(self) -> dict[str, object]:
@@ -183,7 +183,7 @@ class PrivateModel:
         )
 
     def file_writer(self, path: Path) -> Writer:
-        """Return a function that writes the model: as JSON, as one text in skops, or as ONNX.
+        """Return a function that writes the model as JSON, as one text in skops, or as ONNX.
 
         Guarantee: the same bytes on every run.
         """
@@ -201,7 +201,7 @@ class PrivateModel:
         return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
 
     def to_dict(self) -> dict[str, object]:
-        """Return all that may be stored, ready for JSON: public or noisy, nothing else."""
+        """Return everything that may be stored, ready for JSON: only public or noisy numbers."""
         return {
             "learner": self.learner,
             "eta": self.eta,
@@ -216,7 +216,7 @@ class PrivateModel:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> PrivateModel:
-        """Return the model that :meth:`to_dict` described; refuse any other description."""
+        """Restore the model from :meth:`to_dict`; reject any other description."""
 
         def restore(encoder: Encoder, _target: TargetCode) -> tuple[Any, Budget]:
             learner = one_of("learner", fields["learner"], PRIVATE_LEARNERS)
@@ -267,7 +267,7 @@ def load_private_model(path: Path, _factory: object = None) -> PrivateModel:
     if path.suffix.lower() == ".onnx":
         text = load_leaf("onnx").stored_text(path.read_bytes())
     elif zipfile.is_zipfile(path):
-        # One text, read as skops stores it: skops itself would import scikit-learn for it.
+        # Read the single text directly: skops would import scikit-learn for it.
         with zipfile.ZipFile(path) as archive:
             text = json.loads(json.loads(archive.read(_SCHEMA))["content"])
     else:

@@ -1,7 +1,7 @@
-"""Where the numbers of a private column lie, estimated from two noisy histograms.
+"""The distribution of a private numeric column, estimated from two noisy histograms.
 
 Everything here is post-processing of noisy counts.  The first histogram counts numbers by octave
-and format: :func:`find_octaves` finds the octaves that stand out.  The second counts finer cells
+and format: :func:`find_octaves` finds the octaves above the noise.  The second counts finer cells
 within them (:func:`zoom_cells`): :func:`fit_law` turns both into a :class:`NumberLaw`.
 """
 
@@ -25,13 +25,13 @@ from memberbound.tables.columns import Values
 _KINDS = len(FORMATS)
 _DATES = FORMATS.index("day")
 _ZERO = NUMBER_CELLS // 2
-#: Cells of the second look: at least, at most.
+#: Minimum and maximum number of cells of the second look.
 _FEWEST_CELLS, MOST_ZOOM_CELLS = 32, 1024
 
 
 @dataclass(frozen=True, eq=False)
 class NumberLaw:
-    """Where the numbers of a column lie: a noisy weight per cell [edge, next edge).
+    """The distribution of a numeric column: a noisy weight per cell [edge, next edge).
 
     Guarantee: post-processing of noisy counts.
     """
@@ -39,12 +39,12 @@ class NumberLaw:
     writing: Writing
     edges: FloatArray
     weights: FloatArray
-    #: Cells that stand out from the noise; the weights of others are spread over their octaves.
+    #: Cells above the noise; the weights of others are spread over their octaves.
     clear: NDArray[np.bool_]
 
     @property
     def step(self) -> float:
-        """The distance of neighbouring values, 0 where there is none."""
+        """The distance of neighbouring values, or 0."""
         return step_of(self.writing)
 
     @cached_property
@@ -54,7 +54,7 @@ class NumberLaw:
 
     @property
     def range(self) -> tuple[float, float]:
-        """The smallest and the largest value that can be drawn."""
+        """The smallest and the largest possible draw."""
         first, last = self._support
         half = self.step / 2
         return float(self.edges[first]) + half, float(self.edges[last]) - half
@@ -62,7 +62,7 @@ class NumberLaw:
     def moments(self, transform: Callable[[FloatArray], FloatArray]) -> tuple[float, float]:
         """Return mean and standard deviation of transformed numbers.
 
-        Of the cells that stand out, where they hold most of the weight: far tails are noise.
+        Uses only the cells above the noise if they hold most of the weight: far tails are noise.
         """
         weights = np.where(self.clear, self.weights, 0.0)
         if weights.sum() < self.weights.sum() / 2:
@@ -74,7 +74,7 @@ class NumberLaw:
     def cells(self, most: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
         """Return edges of about ``most`` cells of equal weight, and which of them are empty.
 
-        Every value has a cell where there are few enough.
+        Every value has its own cell if there are few enough.
         """
         first, last = self._support
         edges, weights = self.edges[first : last + 1], self.weights[first:last]
@@ -91,9 +91,9 @@ class NumberLaw:
         return tuple(cuts.tolist()), tuple(empty.tolist())
 
     def bins(self, most: int) -> tuple[float, ...]:
-        """Return edges of at most ``most`` bins, of about equal sums of held of weights.
+        """Return edges of at most ``most`` bins of about equal sums of powers of weights.
 
-        Roots, because boosting learns from tails that hold few people, too.
+        Powers below 1, because boosting also learns from sparse tails.
         """
         first, last = self._support
         edges, held = self.edges[first : last + 1], self.weights[first:last] ** _TAIL_POWER
@@ -107,12 +107,12 @@ class NumberLaw:
         return tuple(cuts.tolist())
 
     def _equal_cells(self, edges: FloatArray, weights: FloatArray, goal: float) -> FloatArray:
-        """Split cells above the goal, merge neighbours below it; keep empty runs apart."""
+        """Split cells above the goal and merge neighbours below it; keep empty runs separate."""
         cuts, collected = [float(edges[0])], 0.0
         for low, high, weight in zip(edges[:-1], edges[1:], weights, strict=True):
             empty = weight <= 0
             if empty or weight >= goal or collected < 0:
-                # Close what was collected; an empty run is marked by a negative number.
+                # Close the current cell; an empty run is marked by a negative number.
                 if collected > 0 or (collected < 0 and not empty):
                     cuts.append(float(low))
                 collected = 0.0
@@ -129,39 +129,39 @@ class NumberLaw:
         return np.unique([*cuts, float(edges[-1])])
 
     def _aligned(self, edges: FloatArray) -> FloatArray:
-        """Return edges half a step below a value that can occur."""
+        """Align edges half a step below a possible value."""
         if self.step <= 0:
             return edges
         return np.unique(np.rint(edges / self.step + 0.5) * self.step - self.step / 2)
 
 
-#: The power of :meth:`NumberLaw.bins`: Adult, compas and health_insurance chose it from ½, ¾, 1.
+#: The power in :meth:`NumberLaw.bins`, chosen from ½, ¾, 1 on Adult, compas and health_insurance.
 _TAIL_POWER = 0.75
-#: Parts of one cell of the second look.
+#: Maximum number of parts of a cell of the second look.
 _MOST_PARTS = 64
-#: Smallest exponent of a number that is not 0, by format.
+#: Smallest exponent of a nonzero number, by format.
 _SMALLEST = (0, -4, -7, -10, -20, 0, -20)
-#: Lengths of runs of octaves that are searched.
+#: Lengths of the runs of octaves to search.
 _RUNS = (1, 2, 3, 4, 6, 8)
-#: A run of octaves is believed from this many noise scales on; further runs from more.
+#: Thresholds in noise scales for the first and further runs of octaves, and maximum number of runs.
 _RUN_SCALES, _NEXT_RUN_SCALES, _MOST_RUNS = 4.5, 5.5, 6
-#: An octave inside a run, and a neighbour of a believed one.
+#: Thresholds for an octave inside a run, and for a neighbour of a kept one.
 _INSIDE_SCALES, _NEIGHBOUR_SCALES = 0.5, 1.75
-#: A format is believed from this many scales on, and from this share of the numbers.
+#: Thresholds for a format: noise scales, and share of the numbers.
 _FORMAT_SCALES, _FORMAT_SHARE = 4.0, 0.08
-#: The second look has so many cells that all numbers are twice the noise of their sum.
+#: The number of cells of the second look is such that all numbers are twice the noise of their sum.
 _ZOOM_SCALES = 2.0
-#: A run of fine cells is believed from this many scales on; halves differ from this many on.
+#: Thresholds in scales for a run of fine cells, maximum number of runs, and for halves to differ.
 _PEAK_SCALES, _MOST_PEAKS, _HALF_SCALES = 4.5, 24, 2.0
-#: Peaks are narrow below this share of the cells.  The rest of an octave is believed from this many
-#: scales on, beside narrow and beside broad peaks, and from this share of the octave on.
+#: Peaks are narrow below this share of the cells.  The rest of an octave is kept above this many
+#: scales, next to narrow and next to broad peaks, and above this share of the octave.
 _NARROW, _REST_SCALES, _REST_SHARE = 0.125, (2.5, 1.0), 0.05
-#: Ends are moved outwards by this share of the range, within the octaves, with this weight.
+#: Extend the ends by this share of the range, within the octaves, with this weight.
 _MARGIN, _LEAST_WEIGHT = 0.1, 1e-6
 
 
 def _octave_order() -> tuple[IntArray, ...]:
-    """Return, by format, the octaves that its numbers can have, in their order."""
+    """Return the possible octaves of numbers by format, in order."""
     exponents = np.abs(np.arange(NUMBER_CELLS) - _ZERO) - 1 - 20
     return tuple(
         np.flatnonzero((exponents >= smallest) | (np.arange(NUMBER_CELLS) == _ZERO))
@@ -209,7 +209,7 @@ class Octaves:
 def _best_run(
     grid: FloatArray, scale: float, formats: Sequence[int], taken: NDArray[np.bool_]
 ) -> tuple[float, int, IntArray]:
-    """Return the run of octaves of one format that stands out most: scales, format, octaves."""
+    """Return the most significant run of octaves of one format: scales, format, octaves."""
     best: tuple[float, int, IntArray] = (0.0, formats[0], np.zeros(0, dtype=np.int64))
     for kind in formats:
         order = _ORDER[kind]
@@ -224,10 +224,10 @@ def _best_run(
 
 
 def find_octaves(grid: FloatArray, scale: float) -> Octaves | None:
-    """Return where numbers lie from noisy (octave, format) counts, None where none stand out.
+    """Find the octaves of numbers in noisy (octave, format) counts, or None if all are noise.
 
-    Sums over all cells would drown in their noise, and single octaves may: so runs of octaves are
-    searched, then their neighbours are believed sooner than octaves far away.
+    Sums over all cells would be lost in noise, and so may single octaves; therefore search runs of
+    octaves, and then keep their neighbours at a lower threshold than distant octaves.
     """
     taken = np.zeros(grid.shape, dtype=bool)
     scales, kind, run = _best_run(grid, scale, range(_KINDS), taken)
@@ -241,7 +241,7 @@ def find_octaves(grid: FloatArray, scale: float) -> Octaves | None:
         if scales <= _NEXT_RUN_SCALES:
             break
         taken[run, another] = True
-        # Other decimals are believed only next to numbers that are.
+        # Keep other decimals only next to numbers that are kept.
         if another == kind or any(abs(cell - near) <= 1 for cell in run for near in kept):
             kept |= set(run.tolist())
     formats = _believed_formats(grid, scale, kept, kind, family)
@@ -259,7 +259,7 @@ def find_octaves(grid: FloatArray, scale: float) -> Octaves | None:
 def _believed_formats(
     grid: FloatArray, scale: float, octaves: set[int], best: int, family: range
 ) -> list[int]:
-    """Return the formats that hold more than noise in these octaves, the finest one last."""
+    """Return the formats above the noise in these octaves, the finest one last."""
     counts, scales = {}, {}
     for kind in family:
         cells = [cell for cell in _ORDER[kind].tolist() if cell in octaves]
@@ -281,7 +281,7 @@ def _believed_formats(
 
 
 def _grow(kept: set[int], order: list[int], likely: NDArray[np.bool_]) -> set[int]:
-    """Return octaves with their likely neighbours, one after another, and single gaps between."""
+    """Extend octaves by likely neighbours, one at a time, and by single gaps in between."""
     waiting, kept = list(kept), set(kept)
     position = {cell: k for k, cell in enumerate(order)}
     while waiting:
@@ -299,7 +299,7 @@ def _grow(kept: set[int], order: list[int], likely: NDArray[np.bool_]) -> set[in
 
 
 def zoom_cells(octaves: Octaves, scale: float, bound: Range | None) -> ZoomCells:
-    """Return finer cells of octaves: as many as the noise of the second look allows.
+    """Split octaves into finer cells, as many as the noise of the second look allows.
 
     Their edges lie half a step below a value, so that no rounding moves a value across one.
     """
@@ -329,7 +329,7 @@ def zoom_cells(octaves: Octaves, scale: float, bound: Range | None) -> ZoomCells
 
 
 def _octave_edges(cell: int, step: float, parts: int) -> FloatArray:
-    """Return the edges of at most ``parts`` cells of an octave, each with a value in it."""
+    """Return the edges of at most ``parts`` cells of an octave, each with a possible value."""
     if cell == _ZERO:
         return np.array([-step / 2, step / 2] if step > 0 else [0.0, np.nextafter(0.0, 1.0)])
     low, high = sorted(map(abs, octave_ends(cell)))
@@ -348,7 +348,7 @@ def _octave_edges(cell: int, step: float, parts: int) -> FloatArray:
 
 
 def _peaks(noisy: FloatArray, scale: float) -> list[IntArray]:
-    """Return disjoint runs of cells that stand out from the noise, the clearest first."""
+    """Return disjoint runs of cells above the noise, the most significant first."""
     taken = np.zeros(len(noisy), dtype=bool)
     powers = [2**k for k in range(int(math.log2(len(noisy))) + 1)]
     lengths = sorted({*powers, *(3 * p for p in powers if 3 * p <= len(noisy))})
@@ -372,9 +372,9 @@ def _peaks(noisy: FloatArray, scale: float) -> list[IntArray]:
 
 
 def _spread(noisy: FloatArray, scale: float, total: float, free: NDArray[np.bool_]) -> FloatArray:
-    """Distribute a total over the free cells: evenly, but where halves differ by more than noise.
+    """Distribute a total over the free cells: evenly, unless halves differ by more than noise.
 
-    Halves of halves, from the whole down to single cells.
+    Bisects repeatedly, from the whole down to single cells.
     """
     weights = np.zeros(len(noisy))
     sums = np.concatenate([[0.0], np.cumsum(np.where(free, noisy, 0.0))])
@@ -399,10 +399,10 @@ def _spread(noisy: FloatArray, scale: float, total: float, free: NDArray[np.bool
 
 
 def fit_law(octaves: Octaves, zoom: ZoomCells, noisy: FloatArray, scale: float) -> NumberLaw:
-    """Return the weights of fine cells from the noisy counts of both looks.
+    """Estimate the weights of fine cells from the noisy counts of both looks.
 
-    What is left beside the peaks is spread over its octave.  Where the peaks are narrow against the
-    octaves (years, codes) it must stand out more clearly than where they are broad (ages).
+    The rest beside the peaks is spread over its octave.  If the peaks are narrow relative to the
+    octaves (years, codes), it needs a higher threshold than if they are broad (ages).
     """
     weights, taken = np.zeros(zoom.count), np.zeros(zoom.count, dtype=bool)
     for run in _peaks(noisy, scale):
@@ -430,7 +430,7 @@ def fit_law(octaves: Octaves, zoom: ZoomCells, noisy: FloatArray, scale: float) 
 
 
 def _with_margins(weights: FloatArray) -> FloatArray:
-    """Return weights with a little beyond both ends: the noise hides where numbers end."""
+    """Add a small weight beyond both ends, because noise hides the ends of the numbers."""
     held, least = weights > 0, _LEAST_WEIGHT * float(weights.sum())
     for order in (slice(None), slice(None, None, -1)):
         run, cells = held[order], weights[order]

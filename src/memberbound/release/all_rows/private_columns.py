@@ -1,9 +1,9 @@
-"""Learn what a column without public bounds holds, from two noisy histograms.
+"""Learn a column without public bounds from two noisy histograms.
 
 The *first look* counts numbers by sign, octave and number of decimals, missing values, and texts.
-Its cells are the same for every table.  It tells numbers from texts, in which octaves the numbers
-lie, and how they are written.  The *second look* cuts these octaves into finer cells and counts
-again.  From both, post-processing estimates a :class:`NumberLaw`: where the mass is.
+Its cells are the same for every table.  It separates numbers from texts, and finds the octaves and
+the format of the numbers.  The *second look* cuts these octaves into finer cells and counts
+again.  From both, post-processing estimates a :class:`NumberLaw`.
 
 Texts are counted in buckets of a public hash, which never reveal a name, or *by name*: a name is
 released only if its noisy count, over both looks, shows that many people share it
@@ -53,7 +53,7 @@ from memberbound.release.budget import HISTOGRAM_MOVES, Budget, BudgetShare, Noi
 from memberbound.tables.columns import Values
 from memberbound.tables.records import Records
 
-# ── What it costs: public numbers, fixed before the table is read ─────────────────────────────────
+# ── Budget shares: public numbers, fixed before the table is read ─────────────────────────────────
 #
 # The shares and thresholds of this module were chosen on simulated columns of 25 shapes (years,
 # money, codes, ages, dates, categories, …) at 500 to 50 000 rows, 20 private columns and η = 0.05:
@@ -62,20 +62,20 @@ from memberbound.tables.records import Records
 # moments of clear cells.  Figures of these two tables, and of health_insurance (the power of bins),
 # are therefore not out of sample.
 
-#: Share of μ² for both looks: at least, and at most where rows are few.
+#: Minimum share of μ² for both looks, and maximum, for few rows.
 _LEAST_SHARE, _MOST_SHARE = 0.15, 0.40
-#: The share grows until all rows together are this many noise scales of one histogram per column.
+#: The share grows until the number of rows is this many noise scales of one histogram per column.
 _WANTED_SCALES = 35.0
 #: Share of that for the first look.
 _FIRST = 0.7
-#: Rows that a private column needs, in noise scales of the first look at the largest share.
+#: Minimum rows for a private column, in noise scales of the first look at the largest share.
 _ROWS_PER_SCALE = 10.0
-#: A table with fewer rows than this over μ is drowned by the noise, whatever its bounds are.
+#: A table with fewer rows than this divided by μ is lost in the noise, for any bounds.
 _FEWEST_SIGNALS = 10.0
 
 
 def histogram_share(private: int, records: int, mu: float) -> float:
-    """Return the share of μ² that both looks at ``private`` columns take.
+    """Return the share of μ² for both looks at ``private`` columns.
 
     Examples:
         >>> histogram_share(20, 50_000, 0.25), round(histogram_share(20, 500, 0.25), 2)
@@ -86,10 +86,10 @@ def histogram_share(private: int, records: int, mu: float) -> float:
 
 
 def rows_needed(private: int, mu: float) -> int:
-    """Return how many records a release needs for its private columns to rise above the noise.
+    """Return the number of records needed for private columns to rise above the noise.
 
-    A rule, not a promise, and the same for every verb: ten noise scales of the first look at its
-    largest share; where all bounds are given, 10/μ, below which the noise in a mean is as large as
+    A rule of thumb, the same for every verb: ten noise scales of the first look at its
+    largest share; if all bounds are given, 10/μ, below which the noise in a mean is as large as
     a typical mean.
     """
     spent = mu * math.sqrt(_MOST_SHARE * _FIRST)
@@ -105,16 +105,16 @@ def take_looks(budget: Budget, private: int, records: int) -> tuple[NoisySums, B
     return first.sums(sensitivity=HISTOGRAM_MOVES, times=private), second
 
 
-#: Classes with this share of the rows are named, where the share of μ² for it is within limits.
+#: Classes with this share of the rows are named, if the share of μ² for it is within these limits.
 _NAMED_SHARE, _CLASS_LIMITS = 0.025, (0.005, 0.05)
 
 
 def learn_classes(records: Records, name: str, budget: Budget) -> tuple[tuple[str, ...], float]:
     """Return the classes of a target, by name, and the scale of the noise in their counts.
 
-    One histogram of its own: rare classes matter more than rare values of a column.
+    A separate histogram, because rare classes matter more than rare values of a column.
 
-    Guarantee: what one person has is named with probability at most ``CLASS_SLACK``.
+    Guarantee: a class of a single person is named with probability at most ``CLASS_SLACK``.
     """
     scale = _NAMED_SHARE * len(records) / CLASS_SCALES
     wanted = (HISTOGRAM_MOVES / (budget.mu * scale)) ** 2
@@ -134,7 +134,7 @@ _FIRST_CELLS = _GONE + 1 + BUCKETS
 
 
 def look_coordinates(private: int) -> int:
-    """Return how many noisy counts the looks at ``private`` columns release, at most.
+    """Bound the number of noisy counts of the looks at ``private`` columns.
 
     Of the counts of texts by name only two per look can differ between neighbours: the others have
     the same law in both worlds, and add nothing to the slack (proofs/private-columns.md, claim 4).
@@ -144,13 +144,13 @@ def look_coordinates(private: int) -> int:
 
 
 def look_names(private: int) -> int:
-    """Return how many chances a text of one person has to be named, or to decide, in any column."""
+    """Return the number of chances of a single person's text to be named, or to matter."""
     return 2 * private
 
 
 @dataclass(frozen=True)
 class FirstCells:
-    """Octave and format of a number, missing, the bucket of a text (-1 where texts have names)."""
+    """Cells: octave and format of a number, missing, bucket of a text (-1 if texts have names)."""
 
     writing: Writing | None
     named: bool
@@ -175,7 +175,7 @@ class FirstCells:
         return np.where((cells >= 0) & (cells < NUMBER_CELLS), cells * _KINDS + formats, beside)
 
     def label(self, cell: int) -> str:
-        """Return octave and format, or what a cell beside the numbers holds."""
+        """Describe a cell: octave and format, missing, or a bucket."""
         if cell >= _GONE:
             return FIXED_CELLS.label(cell - _GONE + MISSING)
         octave, written = divmod(cell, _KINDS)
@@ -185,12 +185,12 @@ class FirstCells:
 def count_column(
     shard: Records, name: str, cells: FirstCells | ZoomCells, named: bool
 ) -> tuple[FloatArray, dict[str, float]]:
-    """Return how many records are in every cell, and with ``named`` how many have which text.
+    """Count the records in every cell and, with ``named``, by text.
 
-    A person's rows count in parts of one.  By name, all of a person's texts count as the commonest
-    one: several texts that nobody else has would each have a chance of being named.
+    A person's rows share a weight of 1.  By name, all of a person's texts count as the commonest
+    one: otherwise several texts unique to a person would each have a chance of being named.
 
-    Guarantee: exact; replacing a record moves counts of cells and texts together by at most √2.
+    Guarantee: exact; replacing a record changes counts of cells and texts together by at most √2.
     """
     values, persons = shard.columns[name], shard.persons
     place, count = cells.cell_of(values), cells.count
@@ -214,15 +214,15 @@ def count_column(
 
 @dataclass(frozen=True, eq=False)
 class PrivateColumn:
-    """What two noisy histograms tell about a column: nothing else of it was looked at.
+    """The privately learnt properties of a column, from its two noisy histograms alone.
 
     Attributes:
-        law: where its numbers lie; None for a column of texts, or of nothing above the noise.
-        octaves: the octave cells (:class:`.FixedCells`) that hold numbers, and their noisy
+        law: the distribution of its numbers; None for text columns, or if all is noise.
+        octaves: the octave cells (:class:`.FixedCells`) of its numbers, and their noisy
             counts.
-        beside: cells of missing values and of texts (in buckets) that stand out, with counts.
-        labels: the texts that many people share, where they were counted by name.
-        missing: the noisy number of missing values, 0 where it may be noise.
+        beside: cells of missing values and texts (in buckets) above the noise, with counts.
+        labels: the texts that many people share, if counted by name.
+        missing: the noisy number of missing values, or 0 if it may be noise.
     """
 
     name: str
@@ -236,7 +236,7 @@ class PrivateColumn:
 
     @property
     def kind(self) -> str:
-        """``number``, ``date``, ``category``, ``missing`` (hardly anything else) or ``text``."""
+        """``number``, ``date``, ``category``, ``missing`` (hardly any value) or ``text``."""
         if self.law is not None:
             return "date" if self.law.writing in ("day", "time") else "number"
         if self.labels or self.beside:
@@ -245,7 +245,7 @@ class PrivateColumn:
 
     @property
     def range(self) -> Range | None:
-        """Where the numbers lie, None where there are none."""
+        """The range of the numbers, or None if there are none."""
         if self.law is None:
             return None
         low, high = self.law.range
@@ -265,17 +265,18 @@ class PrivateColumn:
         return None
 
 
-#: Missing values are believed from this many scales on.
+#: Threshold for missing values, in noise scales.
 _MISSING_SCALES = 3.0
-#: Fewer texts than this many scales of the first look are not looked for again.
+#: Fewer texts than this many scales of the first look get no second look.
 _TEXT_SCALES = 3.0
-#: Numbers must be at least this share of the values that are not missing.
+#: Minimum share of numbers among non-missing values.
 _NUMBER_SHARE = 0.3
-#: Cells of a synthetic column of numbers.
+#: Number of cells of a synthetic numeric column.
 _SYNTHETIC_CELLS = 128
-#: Texts of a column that are released by name, and buckets of texts that are.
+#: Maximum number of texts, or of buckets of texts, released for a column.
 MOST_LABELS = 63
-#: A bucket's indicator may be spurious without harm; beside numbers, or texts all alike, less so.
+#: Thresholds for buckets: spurious indicators do little harm, except beside numbers or where all
+#: texts are alike.
 _BUCKET_SCALES, _BESIDE_SCALES = 2.5, 4.5
 
 
@@ -286,7 +287,7 @@ class _FirstLook:
     column: PrivateColumn
     octaves: Octaves | None
     texts: Mapping[str, float]
-    #: Whether a second look can tell no more.
+    #: Whether a second look would add nothing.
     final: bool
 
 
@@ -300,22 +301,22 @@ def learn_columns(
     bounds: Mapping[str, Range] | None = None,
     writings: Mapping[str, Writing] | None = None,
 ) -> dict[str, PrivateColumn]:
-    """Learn what columns hold: ``first`` pays for one histogram of each, ``second`` for a second.
+    """Learn columns from one histogram each (``first``), and a second one (``second``).
 
     With ``named`` texts that many people share are released by name, otherwise in buckets.
     ``bounds`` are public ranges of numbers, within which the law is learnt; ``writings`` are
     declared (a column's type).
 
-    Guarantee: the two parts are all that it tells about the table, except that with ``named`` a
-    text of one person is released with a probability of at most ``CLASS_SLACK``, each of
-    :func:`look_names` times.
+    Guarantee: all information about the table is charged to the two parts, except that with
+    ``named`` a text of one person is released with a probability of at most ``CLASS_SLACK``, each
+    of :func:`look_names` times.
     Theorem: X22 (proofs/private-columns.md), of persons X26.
     """
     looks = {
         name: _look(records, name, first, (writings or {}).get(name), named=named) for name in names
     }
     learnt = {name: look.column for name, look in looks.items()}
-    # How many columns are looked at again is known from the first look: so is the noise.
+    # The first look determines the number of second looks, and so their noise.
     again = [name for name, look in looks.items() if not look.final]
     if again:
         sums = second.sums(sensitivity=HISTOGRAM_MOVES, times=len(again))
@@ -328,7 +329,7 @@ def learn_columns(
 def _look(
     records: Records, name: str, sums: NoisySums, writing: Writing | None, *, named: bool
 ) -> _FirstLook:
-    """Return what the first histogram of a column tells."""
+    """Take the first look at a column."""
     cells = FirstCells(writing, named)
     noisy, texts = _measure(records, name, cells, sums, named=named)
     scale, count = sums.scale, len(records)
@@ -361,17 +362,17 @@ def _look(
 def _measure(
     records: Records, name: str, cells: FirstCells | ZoomCells, sums: NoisySums, *, named: bool
 ) -> tuple[FloatArray, dict[str, float]]:
-    """Return noisy counts of cells, and of texts by name, from one histogram."""
+    """Measure noisy counts of cells, and of texts by name, with one histogram."""
     exact, texts = records.select([name]).shards.sum(count_column, name, cells, named)
     names = sorted(texts)
-    # How many texts there are is secret; between neighbours two of their counts differ.
+    # The number of texts is secret; between neighbours two of their counts differ.
     differing = cells.count + (2 if named else 0)
     noisy = sums.measure([*exact, *(texts[text] for text in names)], differing)
     return noisy[: cells.count], dict(zip(names, noisy[cells.count :].tolist(), strict=True))
 
 
 def _beside(noisy: FloatArray, scale: float, numbers: bool) -> tuple[tuple[int, float], ...]:
-    """Return missing values and buckets that stand out, as :class:`.FixedCells`."""
+    """Return missing values and buckets above the noise, as :class:`.FixedCells`."""
     texts = noisy[1:]
     least = np.full(len(noisy), _BESIDE_SCALES if numbers else _BUCKET_SCALES)
     if not numbers and hardly_shared(texts, scale):
@@ -391,7 +392,7 @@ def _look_again(
     *,
     named: bool,
 ) -> PrivateColumn:
-    """Return a column from its first look and a second histogram."""
+    """Take the second look at a column and combine it with the first."""
     column, octaves, scale = look.column, look.octaves, sums.scale
     zoom = ZoomCells(np.zeros(1), np.zeros(0, dtype=np.int64))
     if octaves is not None:

@@ -1,10 +1,10 @@
 """Calibrated class probabilities: a line through noisy counts of scores and classes (X30).
 
-Clipped gradients and noise give scores the right order and the wrong size.  Every record is counted
-once more, by its score and its class; the counts get normal noise from the same budget, and a slope
-and an offset per score are fitted to them.  Both become part of the model.  A score between two
-knots counts for both, in proportion, so that the counts keep its mean.  With several classes each
-has counts of its own: its log-odds against the rest, in or not.
+Clipped gradients and noise give scores the right order but the wrong scale.  Every record is
+counted once more, by its score and its class; the counts get Gaussian noise from the same budget,
+and a slope and an offset per score are fitted to them.  Both become part of the model.  A score
+between two knots counts for both, in proportion, so that the counts preserve its mean.  With
+several classes each has its own counts: its log-odds against the rest, and membership.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from memberbound.tables.shards import Shards
 PROBABILITY_SHARE = 0.04
 #: Knots in units of log-odds.
 _KNOTS = np.arange(-4.0, 5.0)
-#: Slopes that are usual, by kind of model; measured on Adult, ACS and heart (docs/gradient.md).
+#: Typical slopes by kind of model, measured on Adult, ACS and heart (docs/gradient.md).
 TYPICAL_SLOPES = {"logistic": 0.45, "softmax": 0.6, "boosting": 0.8, "network": 0.5}
-#: How far slope (in units of the usual one) and offsets are expected to lie from 1 and 0.
+#: Prior spreads of the slope (in units of the typical one) around 1, and of offsets around 0.
 _SLOPE_SPREAD, _OFFSET_SPREAD = 0.4, 0.5
-#: With fewer records than this many noise scales the counts are believed less: offsets that are
-#: noise cost accuracy.
+#: With fewer records than this many noise scales the counts get less weight: noisy offsets
+#: would cost accuracy.
 _LOUD = 40.0
-#: With fewer than this a flatter slope is expected, down to this one: such models are hardly better
+#: With fewer than this the prior slope is flatter, down to this one: such models are hardly better
 #: than a constant.
 _CLEAR, _FLATTEST = 6.0, 0.3
-#: The slope never turns the order of the scores round.
+#: Limits of slope (positive, so that scores keep their order) and offsets.
 _SLOPES, _OFFSETS = (0.02, 4.0), (-6.0, 6.0)
-#: A record's counts are whole numbers of 2^-30 or coarser, so that sums are exact.
+#: A record's counts are multiples of 2^-30 or coarser, so that sums are exact.
 _UNITS = 30
 _BLOCK = 65_536
-#: Vectorised functions take at most so many numbers at a time.
+#: Number of values per call of a vectorised function.
 _LANES = 64
 
 
@@ -52,16 +52,16 @@ class _Scored(Protocol):
 
 
 def probability_sums(outputs: int) -> int:
-    """Return how many noisy counts a model of so many scores takes."""
+    """Return the number of noisy counts for a model with this many scores."""
     return 2 * _KNOTS.size * outputs
 
 
 def log_odds(scores: FloatArray) -> FloatArray:
-    """Return the log-odds of every class against the rest; of two classes those of the second.
+    """Return the log-odds of every class against the rest; for two classes, of the second.
 
-    Two classes have one score, which is the log-odds, or two, of which it is the difference.
+    Two classes have one score (the log-odds), or two scores with it as their difference.
 
-    Numerics: a row's numbers do not depend on its place, to the last bit (:func:`_elementwise`).
+    Numerics: a row's numbers do not depend on its position, to the last bit (:func:`_elementwise`).
     """
     if scores.shape[1] <= 2:
         return scores[:, -1:] - scores[:, :-1] if scores.shape[1] == 2 else scores
@@ -71,14 +71,14 @@ def log_odds(scores: FloatArray) -> FloatArray:
     for k in range(shares.shape[1]):
         for other in range(shares.shape[1]):
             rest[:, k] += shares[:, other] * (other != k)
-    # Where the rest underflows the odds are beyond the last knot.
+    # If the rest underflows, the odds are beyond the last knot.
     return np.asarray(shifted - _elementwise(np.log, np.maximum(rest, sys.float_info.min)))
 
 
 def _elementwise(function: Callable[[FloatArray], FloatArray], values: FloatArray) -> FloatArray:
-    """Return a function of every value, the same wherever the value stands.
+    """Apply a function to every value, with results independent of the position.
 
-    A short end of an array may be computed by another routine, so there is none.
+    The tail of an array may be computed by another routine, so pad it to full length.
     """
     filled = np.pad(values.ravel(), (0, -values.size % _LANES), constant_values=1.0)
     return function(filled)[: values.size].reshape(values.shape)
@@ -87,19 +87,19 @@ def _elementwise(function: Callable[[FloatArray], FloatArray], values: FloatArra
 def score_counts(
     odds: FloatArray, codes: NDArray[np.generic], weights: ArrayLike, units: int
 ) -> FloatArray:
-    """Return weights of records per output, knot and membership of the class, times 2^units.
+    """Sum the weights of records by output, knot and class membership, times 2^units.
 
     Guarantee: a record of weight w ≤ 1 adds nonnegative whole numbers to every output's part, whose
     sum is at most w·2^units (proofs/probabilities.md, claim 1).
     """
     outputs, knots = odds.shape[1], _KNOTS.size
-    # A network may answer with what is no number: it counts in the middle.
+    # A network may return NaN, which counts in the middle.
     place = np.clip(np.nan_to_num(odds, nan=0.0) - _KNOTS[0], 0.0, knots - 1.0)
     low = np.minimum(place.astype(np.int64), knots - 2)
     whole = np.ldexp(np.asarray(weights, dtype=np.float64), units)[:, None]
     upper = np.trunc(whole * (place - low))
     lower = np.trunc(whole) - upper
-    # Of two classes the single score is that of the second.
+    # With two classes the single score is that of the second.
     classes = np.arange(outputs) if outputs > 1 else np.array([1])
     inside = np.asarray(codes)[:, None] == classes
     cells = (np.arange(outputs) * knots + low) * 2 + inside
@@ -110,7 +110,7 @@ def score_counts(
 
 
 def _counted_scores(rows: TrainingRows, model: _Scored, usual: float, units: int) -> FloatArray:
-    """Return the shard's counts of scores and classes."""
+    """Count the shard's scores and classes."""
     counts: list[FloatArray] = []
     for cut in rows.cuts(_BLOCK):
         odds = log_odds(usual * model.scores(rows.features[cut]))
@@ -134,10 +134,10 @@ def probability_line(
     offsets: bool = True,
     base: float = 0.0,
 ) -> tuple[float, FloatArray]:
-    """Return slope and offsets that turn a released model's scores into log-odds.
+    """Fit the slope and offsets that turn a released model's scores into log-odds.
 
-    ``records`` is the number of all rows, or of persons, whose rows count in parts of one.
-    ``slope`` and ``base`` are what is expected of them: log-odds near slope·score + base.
+    ``records`` is the number of all rows, or of persons, each with total weight 1.
+    ``slope`` and ``base`` are the prior: log-odds near slope·score + base.
 
     Guarantee: the noisy counts are within the slack of their draws of a ``share.mu``-GDP pair under
     replace-one; slope and offsets are computed from them.
@@ -152,7 +152,7 @@ def probability_line(
     # HISTOGRAM_MOVES is 8 units above √2, which pays for the root and the product.
     sensitivity = HISTOGRAM_MOVES * math.sqrt(len(total))
     noise = share.sums(sensitivity=math.ldexp(sensitivity, units))
-    # From here on nothing but the noisy counts is used: post-processing.
+    # The rest is post-processing of the noisy counts.
     noisy = np.ldexp(noise.measure(total), -units)
     scale = math.ldexp(noise.scale, -units)
     factor, moved = _fitted(noisy, scale, records / scale, offsets=offsets, base=base)
@@ -163,9 +163,9 @@ def probability_line(
 
 
 def _against_the_rest(slope: float, offsets: FloatArray) -> FloatArray:
-    """Return what slope and offsets of all scores add to slope·(log-odds of each against the rest).
+    """Convert a slope and offsets of scores to offsets of log-odds against the rest.
 
-    Exact for equal scores, and where nothing is changed: the rest is taken to be equally likely.
+    Exact for equal scores, and for the identity: the other classes are assumed equally likely.
     """
     others = offsets.size - 1
     if others == 0:
@@ -177,7 +177,7 @@ def _against_the_rest(slope: float, offsets: FloatArray) -> FloatArray:
 def _fitted(
     noisy: FloatArray, scale: float, signal: float, *, offsets: bool, base: float
 ) -> tuple[float, FloatArray]:
-    """Return the likeliest slope and offsets, given noisy counts and what is to be expected.
+    """Return the most likely slope and offsets, given noisy counts and the prior.
 
     ``signal`` is the number of records in noise scales, a public number.
     """
@@ -186,7 +186,7 @@ def _fitted(
     outside, inside = noisy[..., 0], noisy[..., 1]
     rows = outside + inside
     noise = math.sqrt(2.0) * scale
-    # How much of a knot's count is records, and not noise.
+    # Weight of a knot: the part of its count that is not noise.
     trust = np.sqrt(np.clip(1.0 - np.square(noise / np.maximum(rows, noise)), 0.0, 1.0))
     held = np.maximum(rows, 0.0)
 

@@ -1,16 +1,16 @@
-"""Public rules between columns, and rows that follow them.
+"""Public rules between columns, and their application to drawn rows.
 
 Rules are public statements, like bounds: they never depend on the rows and cost no privacy budget.
-``derived`` and ``unique`` columns are not measured.  Drawn rows are made to follow all rules, as
+``derived`` and ``unique`` columns are not measured.  All rules are applied to drawn rows, as
 post-processing, in this order:
 
-1. ``at_most``: the second column of a pair is raised to the first where it is below;
+1. ``at_most``: the second column of a pair is raised to the first if it is below;
 2. ``implies``, in the order of the file, until nothing changes; ``derived`` columns are computed
    again whenever their source changes, so a condition always sees the current value;
 3. ``unique``: fresh whole numbers.
 
-Step 2 ends, and no later step undoes an earlier one: rules for which that is not certain are
-refused when they are read (:mod:`.rules_section`).
+Step 2 terminates, and no later step undoes an earlier one: rules without that guarantee are
+rejected when they are read (:mod:`.rules_section`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Condition:
     high: float = math.inf
 
     def holds(self, values: Values) -> Mask:
-        """Return for every value whether it meets the condition."""
+        """Return a mask of the values that meet the condition."""
         if self.labels is not None:
             return values.positions(self.labels) >= 0
         numbers = values.numbers
@@ -69,7 +69,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Implication:
-    """A column has this value wherever all conditions hold."""
+    """A column has this value if all conditions hold."""
 
     conditions: tuple[Condition, ...]
     column: str
@@ -120,7 +120,7 @@ class Derivation:
             groups = Intervals.between_cuts(self.edges)
         codes = Beside((groups, Rest())).cell_of(source)
         outcomes = [*map(read_value, self.outcomes), (math.nan, "")]
-        # A given text is a value, even one by which programs write a missing value.
+        # A given text is a value, even one that usually denotes a missing value.
         given = [value if isinstance(value, str) else "" for value in (*self.outcomes, None)]
         labels = [label or text for (_, label), text in zip(outcomes, given, strict=True)]
         return CodedValues(codes, np.array([number for number, _ in outcomes]), labels)
@@ -152,7 +152,7 @@ class Derivation:
 
 @dataclass(frozen=True)
 class Order:
-    """A number or date is at most another, where both are known."""
+    """A number or date is at most another one, if both are known."""
 
     first: str
     second: str
@@ -163,7 +163,7 @@ class Order:
         return (self.first, self.second)
 
     def violated(self, read: Reader) -> Mask:
-        """Return for every row whether it breaks the rule; a date is not compared to a number."""
+        """Return a mask of the rows that break the rule; dates are not compared to numbers."""
         first, second = read(self.first), read(self.second)
         return np.asarray((first.numbers > second.numbers) & (first.dates == second.dates))
 
@@ -184,7 +184,7 @@ class Rules:
     def check(
         self, columns: Iterable[str], target: str | None, unit: str | None, rows: int
     ) -> None:
-        """Refuse rules that a table with these columns cannot follow; its values are not read."""
+        """Reject rules that do not fit a table with these columns, without reading values."""
         known = set(columns)
         for name in (*(c for rule in self.between_columns for c in rule.columns), *self.unique):
             if name not in known:
@@ -219,7 +219,7 @@ class Rules:
 
     @property
     def between_columns(self) -> tuple[Order | Implication | Derivation, ...]:
-        """All rules but those about a single column."""
+        """All rules except those about a single column."""
         return (*self.orders, *self.implied, *self.derived)
 
     @property
@@ -228,12 +228,12 @@ class Rules:
         return not (self.between_columns or self.unique)
 
     def measured(self, columns: Iterable[str]) -> list[str]:
-        """Return the columns that have to be measured: all but derived and unique ones."""
+        """Return the columns to measure: all except derived and unique ones."""
         free = {*self.unique, *(rule.column for rule in self.derived)}
         return [name for name in columns if name not in free]
 
     def apply(self, frame: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
-        """Return drawn rows that follow the rules, with columns in the order of ``names``.
+        """Apply the rules to drawn rows, and order the columns as ``names``.
 
         Guarantee: a function of the drawn rows and the rules.
         Edge cases: a rule about a column that is not drawn (free text) is left out, and so is a
@@ -244,7 +244,7 @@ class Rules:
         rows = _Rows(frame, self)
         for order in filter(rows.have, self.orders):
             rows.raise_second(order)
-        # A rule that no other triggers holds after the first round, and so on.
+        # A rule not triggered by others holds after the first round, and so on.
         implied = [*filter(rows.have, self.implied)]
         for _ in implied:
             changes = [rows.follow(rule) for rule in implied]
@@ -258,7 +258,7 @@ class Rules:
         return pd.DataFrame({name: columns[name] for name in names if name in columns})
 
     def broken_shares(self, table: Mapping[str, Values]) -> dict[str, float]:
-        """Return the share of the rows that break a rule, for every rule that some break.
+        """Return the share of rows that break a rule, for every rule broken by some row.
 
         It is for the owner of the rows only.
         """
@@ -286,7 +286,7 @@ class _Rows:
         self._values: dict[str, Values] = {}
 
     def have(self, rule: Order | Implication) -> bool:
-        """Tell whether all columns of a rule are drawn."""
+        """Return whether all columns of a rule are drawn."""
         return all(name in self.columns or name in self.derived for name in rule.columns)
 
     def read(self, name: str) -> Values:
@@ -300,7 +300,7 @@ class _Rows:
         return self._values[name]
 
     def put(self, name: str, mask: Mask, number: Any, label: Any) -> None:
-        """Set a column to values at some rows; it keeps its type where this can hold them."""
+        """Set a column at some rows, keeping its type if it can hold the values."""
         if not mask.any():
             return
         bound = self.bounds.get(name)
@@ -313,13 +313,13 @@ class _Rows:
         }
 
     def follow(self, rule: Implication) -> bool:
-        """Set the column of a rule where a row breaks it, and tell whether one did."""
+        """Apply a rule to the rows that break it, and return whether there were any."""
         mask = rule.violated(self.read)
         self.put(rule.column, mask, rule.number, rule.label)
         return bool(mask.any())
 
     def raise_second(self, order: Order) -> None:
-        """Raise the second column of a pair to the first where it is below."""
+        """Raise the second column of a pair to the first if it is below."""
         mask = order.violated(self.read)
         first, second = self.read(order.first), self.read(order.second)
         raised = first.numbers[mask]
@@ -332,7 +332,7 @@ class _Rows:
 
 
 def _put(column: pd.Series[Any], mask: Mask, number: Any, label: Any, form: Form) -> pd.Series[Any]:
-    """Return a column with other values at some rows: one, or as many as there are rows.
+    """Replace values of a column at some rows, by one value or one per row.
 
     Edge cases: a column of numbers or times becomes one of texts where it cannot hold a value.
     """

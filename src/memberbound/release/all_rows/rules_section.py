@@ -1,4 +1,4 @@
-"""The section ``rules`` of a bounds file: read, and checked before anything is spent."""
+"""Read and check the section ``rules`` of a bounds file, before any budget is spent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KINDS = ("derived", "implies", "at_most", "unique")
 
 
 def read_rules(document: Mapping[str, object], bounds: Bounds) -> Rules:
-    """Return the rules of a bounds document, checked against its bounds and one another.
+    """Read the rules of a bounds document, and check them against its bounds and one another.
 
     Examples:
         >>> groups = {"from": "age", "edges": [18, 65], "labels": ["child", "adult", "old"]}
@@ -57,7 +57,7 @@ def read_rules(document: Mapping[str, object], bounds: Bounds) -> Rules:
     return rules
 
 
-# ── As they are written ───────────────────────────────────────────────────────────────────────────
+# ── Reading ───────────────────────────────────────────────────────────────────────────
 
 
 def _mapping(name: str, given: object, what: str) -> Mapping[object, object]:
@@ -88,13 +88,13 @@ class _Reader:
     derived: frozenset[str]
 
     def derivations(self, given: Mapping[object, object]) -> tuple[Derivation, ...]:
-        """Read derived columns, and sort them: sources first."""
+        """Read derived columns, sorted with sources first."""
         rules = {str(column): self.derivation(str(column), how) for column, how in given.items()}
         order = _sorted({name: [rule.source] for name, rule in rules.items()}, "derived columns")
         return tuple(rules[name] for name in order if name in rules)
 
     def derivation(self, column: str, how: object) -> Derivation:
-        """Read how one column is derived."""
+        """Read the derivation of one column."""
         name = f"derived column {column!r}"
         how = _mapping(name, how, "from, and edges with labels or a map")
         _check_keys(name, how, {"from", "edges", "labels"}, {"from", "map"})
@@ -158,7 +158,7 @@ class _Reader:
         return Condition(column, tuple(self.value(column, value)[1] for value in values))
 
     def orders(self, given: Sequence[object]) -> tuple[Order, ...]:
-        """Read pairs of columns of which the first is at most the second, sorted along chains."""
+        """Read pairs with the first column at most the second, sorted along chains."""
         rules = []
         for entry in given:
             pair = [str(name) for name in _list("a pair of at_most", entry)]
@@ -178,7 +178,7 @@ class _Reader:
         return tuple(sorted(rules, key=lambda rule: order.index(rule.second)))
 
     def numbers_of(self, column: str, rule: str) -> Range | None:
-        """Return the range of a column; refuse one of categories."""
+        """Return the range of a column; reject categories."""
         bound = self.bounds.get(column)
         if isinstance(bound, Categories):
             raise InputError(
@@ -187,12 +187,12 @@ class _Reader:
         return bound
 
     def number(self, column: str, given: object) -> float:
-        """Read a number or date as the values of a column are read, NaN if it is neither."""
+        """Parse a number or date like the column's values; NaN if it is neither."""
         bound = self.numbers_of(column, "edges, at_least and at_most")
         return read_value(given, "any" if bound is None else bound.form)[0]
 
     def value(self, column: str, given: object) -> tuple[float, str]:
-        """Read a value of a column as a number and a label; refuse one that it cannot have."""
+        """Parse a value of a column as a number and a label; reject impossible values."""
         if isinstance(given, Mapping | list | tuple):
             raise InputError(f"a value of {column!r} must be a text or a number, got {given!r}.")
         bound = self.bounds.get(column)
@@ -213,7 +213,7 @@ class _Reader:
 
 
 def _sorted(before: Mapping[str, Iterable[str]], what: str) -> tuple[str, ...]:
-    """Return names in an order in which each comes after those before it; refuse a circle."""
+    """Sort names topologically; reject circles."""
     try:
         return tuple(TopologicalSorter(before).static_order())
     except CycleError as circle:
@@ -223,11 +223,11 @@ def _sorted(before: Mapping[str, Iterable[str]], what: str) -> tuple[str, ...]:
         ) from None
 
 
-# ── Against one another ───────────────────────────────────────────────────────────────────────────
+# ── Consistency ───────────────────────────────────────────────────────────────────────────
 
 
 def _check_roles(rules: Rules) -> None:
-    """Refuse a column that two rules would set."""
+    """Reject a column that two rules would set."""
     derived = {rule.column for rule in rules.derived}
     ordered = {name for rule in rules.orders for name in rule.columns}
     used = {name for rule in rules.between_columns for name in rule.columns}
@@ -249,12 +249,12 @@ def _check_roles(rules: Rules) -> None:
 
 
 def _check_end(rules: Rules) -> None:
-    """Refuse implications that contradict each other: applying them might never end.
+    """Reject contradictory implications, which might never terminate.
 
     After a rule was applied to a row, its outcome holds there, and its conditions on other columns.
-    It *triggers* another rule if such a row may now break that one because of the column just set.
-    Without a circle of triggers a row is changed finitely often.  Whether such a row exists is
-    decided exactly, column by column, on values that represent all that rules can tell apart.
+    It *triggers* another rule if such a row may now break that rule because of the column just set.
+    Without a cycle of triggers a row changes finitely often.  Whether such a row exists is
+    decided exactly, column by column, on values that represent everything rules can distinguish.
     """
     if len(rules.implied) < 2:
         return
@@ -262,7 +262,7 @@ def _check_end(rules: Rules) -> None:
     values = _representatives(rules)
 
     def read(column: str) -> tuple[str, Values]:
-        """Return the column that a column is derived from in the end, and the derived values."""
+        """Return the ultimate source of a column, and the derived values."""
         if column not in derived:
             return column, values[column]
         root, source = read(derived[column].source)
@@ -299,7 +299,7 @@ def _check_end(rules: Rules) -> None:
 
 
 def _representatives(rules: Rules) -> dict[str, Values]:
-    """Return for every column that is not derived values of all kinds that rules tell apart."""
+    """Return, for every source column, values of all kinds that rules can distinguish."""
     entries: dict[str, set[tuple[float, str]]] = {}
     for rule in rules.implied:
         entries.setdefault(rule.column, set()).add((rule.number, rule.label))
@@ -317,7 +317,7 @@ def _representatives(rules: Rules) -> dict[str, Values]:
         between = [(a + b) / 2 for a, b in pairwise(numbers)]
         between += [np.nextafter(numbers[0], -math.inf), np.nextafter(numbers[-1], math.inf)]
         known |= {(number, number_label(number)) for number in between}
-        # A text that no rule names, and a missing value.
+        # A text in no rule, and a missing value.
         pairs = [*known, (math.nan, "\0"), (math.nan, "")]
         codes = np.arange(len(pairs))
         columns[name] = CodedValues(codes, np.array([n for n, _ in pairs]), [t for _, t in pairs])

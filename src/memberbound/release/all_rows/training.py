@@ -62,7 +62,7 @@ from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.tables.records import Records, read_records
 from memberbound.tables.shards import Shards
 
-#: Tuning tries these multiples of the default rate, for this share of the budget that is left.
+#: Multiples of the default rate that tuning tries, and the share of the remaining budget for it.
 _RATE_FACTORS = (1 / 3, 1.0, 3.0)
 TUNE_SHARE = 0.35
 #: Share of μ² for the class frequencies of balanced weights.
@@ -93,8 +93,8 @@ def fit_private(
     target a range, classes otherwise.
 
     Guarantee: an attacker who knows all other rows and sees everything stored in the result gains
-    at most ``eta`` over guessing which of two records was in the table: for every record of any
-    table, replace-one, without any confidence level.
+    at most ``eta`` over guessing which of two records was in the table, with certainty for every
+    record of any table, replace-one.
     Theorem: X22 (proofs/gradient-descent.md, proofs/boosting.md), for persons X26
     (proofs/persons.md).
     Assumes: the number of rows (of persons, with a unit), the columns' names and types and the
@@ -191,10 +191,10 @@ def prepare(
     weight: str | None = None,
     reserve: Callable[[Budget], None] | None = None,
 ) -> tuple[Encoder, TargetCode, Budget]:
-    """Learn to encode raw rows out of a budget for η, and leave the rest of it for training.
+    """Fit the encoder of raw rows with part of a budget for η, leaving the rest for training.
 
     ``draws(width, columns, outputs)`` is the most numbers that training draws, at the largest width
-    and number of outputs.  The column ``weight`` is no feature.
+    and number of outputs.  The column ``weight`` is not a feature.
     """
     names = list(records.columns)
     if target not in names:
@@ -280,14 +280,14 @@ def _class_counts(shard: Records, code: TargetCode) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _Training:
-    """One training run: a trainer, and how raw rows become its features and target."""
+    """One training run: a trainer with the encoding of features and target."""
 
     trainer: Trainer
     encoder: Encoder
     code: TargetCode
     loss: Loss
     records: int
-    #: From 0 to 1: by class, and the column of the records' own weights.
+    #: Weights from 0 to 1 by class, and the column of the records' own weights.
     class_weights: FloatArray | None
     weight: str | None
 
@@ -341,9 +341,9 @@ class _Training:
 
 
 def score_units(rows: TrainingRows, model: GradientModel | BoostedModel, loss: Loss) -> int:
-    """Return the total score of a model in units of 2^-30: from 0 to 1 per record, summed exactly.
+    """Return the total score of a model in units of 2^-30, from 0 to 1 per record, exactly.
 
-    The score of a record is whether its class is predicted, or 1 minus the squared error.
+    A record scores 1 if its class is predicted (else 0), or 1 minus the squared error.
     """
     blocks = []
     for cut in rows.cuts():
