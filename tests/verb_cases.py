@@ -188,6 +188,13 @@ CASES: dict[str, Case] = {
         MODEL,
         "protect-half numbers.csv --eta 0.1",
     ),
+    "verify": Case(
+        "verify released.json",
+        {"holds": bool, "file_sha256": str, "mu": NUMBER, "eta": NUMBER, "checks": list},
+        "verify people.csv",
+        prepared_by="summarize people.csv --statistic mean --columns age --bounds bounds.yaml "
+        "--eta 0.1 --insecure-seed 1 --out released.json",
+    ),
     "ledger": Case(
         "ledger releases.ledger.json --limit-eta 0.2",
         {"releases": list, "mu": NUMBER, "eta": NUMBER, "left": NUMBER},

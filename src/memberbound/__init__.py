@@ -89,6 +89,8 @@ PUBLIC = {
     "theorems": "memberbound.papers.results",
     "TorchLearner": "memberbound.learners.torch_learner",
     "TradeoffCurve": "memberbound.curve",
+    "Verification": "memberbound.verbs.verify",
+    "verify": "memberbound.verbs.verify",
 }
 __all__ = ["__version__", *PUBLIC]  # noqa: PLE0604  # names of the table above
 

@@ -75,5 +75,7 @@ from memberbound.verbs.protection import Summary as Summary
 from memberbound.verbs.summarize import summarize as summarize
 from memberbound.verbs.synthesize import Synthesis as Synthesis
 from memberbound.verbs.synthesize import synthesize as synthesize
+from memberbound.verbs.verify import Verification as Verification
+from memberbound.verbs.verify import verify as verify
 
 PUBLIC: dict[str, str]

@@ -33,6 +33,7 @@ Kind = Literal[
     "column",
     "document",
     "file",
+    "files",
     "folder",
     "hidden",
     "law",
@@ -113,6 +114,8 @@ Law = Annotated[object, Option("law", metavar="FILE")]
 Points = Annotated[object, Option("points", metavar="FILE")]
 #: An output file; on the web, the server names it.
 OutputFile = Annotated[Path, Option("out", metavar="FILE", web=False)]
+#: One file, or several; on the web one.
+InputFiles = Annotated[object, Option("files", metavar="FILE…")]
 #: A ledger of releases: a file, or a ``Ledger``.
 LedgerFile = Annotated[object, Option("file", metavar="FILE", web=False)]
 #: An output file with a line per record; on the web, a switch requests it.

@@ -12,8 +12,9 @@ import pytest
 from scipy import special, stats
 
 from memberbound.errors import InputError
+from memberbound.numerics.rounding import root_up
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Slack, noisy_release, release_slack
-from memberbound.release.ledger_file import Ledger, _root_up
+from memberbound.release.ledger_file import Ledger
 from memberbound.release.noise import (
     COARSE,
     FINE,
@@ -219,7 +220,7 @@ def test_the_mu_spent_by_a_ledger_is_rounded_up():
     rng = Random(6)
     for _ in range(200):
         square = sum((F(rng.uniform(1e-6, 3)) ** 2 for _ in range(rng.randint(1, 9))), F(0))
-        root = _root_up(square)
+        root = root_up(square)
         assert F(root) ** 2 >= square
         assert F(math.nextafter(root, 0.0)) ** 2 < square * (1 + F(1, 2**51))
         assert F(root) ** 2 <= square * (1 + F(1, 2**50))

@@ -79,6 +79,7 @@ _PANELS = {
         "summarize": (
             "Release statistics of all rows without revealing whose records are among them."
         ),
+        "verify": "Recompute the certificate of a release, and check that it belongs to the file.",
         "ledger": (
             "Show what all releases about the same people guarantee together, and the budget left."
         ),
@@ -190,6 +191,7 @@ def _parse_path(name: str, text: str) -> str | Path:
 #: Kind of an argument → parser of its text; other kinds are passed on unchanged.
 _READERS: dict[str, Callable[[str, Any], object]] = {
     **dict.fromkeys(("table", "file", "document"), _parse_path),
+    "files": lambda name, texts: [_parse_path(name, text) for text in texts],
     "whole": whole,
     "number": number,
     "rates": lambda name, texts: [number(name, text) for text in texts],
@@ -220,6 +222,7 @@ _TYPES: dict[str, tuple[Any, str | None]] = {
     "number": (str, "number"),
     "numbers by column": (list[str], None),
     "rates": (list[str], "rate"),
+    "files": (list[str], None),
     "several": (list[str], None),
     "switch": (bool, ""),
     "text": (str, "TEXT"),

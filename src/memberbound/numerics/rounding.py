@@ -77,6 +77,14 @@ def sums_up(values: Iterable[float]) -> float:
     return double_above(sum(map(Fraction, values), Fraction(0)))
 
 
+def root_up(value: Fraction) -> float:
+    """Return the square root of a rational from above."""
+    root = math.sqrt(float(value))
+    while Fraction(root) ** 2 < value:
+        root = math.nextafter(root, math.inf)
+    return root
+
+
 def sum_slack(terms: int) -> float:
     """Relative error of adding ``terms`` non-negative doubles, each off by a few roundings.
 

@@ -34,7 +34,7 @@ from memberbound.files import (
     unwritable,
     write_text,
 )
-from memberbound.numerics.rounding import double_above
+from memberbound.numerics.rounding import double_above, root_up
 from memberbound.release.budget import Budget
 from memberbound.release.derivation import LedgerPlace, json_digest
 from memberbound.release.noise import checked_eta
@@ -126,14 +126,11 @@ class Ledger:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Ledger:
         """Read and check a ledger; reject damaged files and other versions."""
-        check_input(Path(path), "ledger")
+        content = ledger_content(path)
         target = _resolve(path)
-        content = read_document(target, "ledger", "JSON")
-        if not isinstance(content, dict) or content.get("format") != _FORMAT:
-            raise InputError(f"ledger must be a {_FORMAT} file, got {str(path)!r}.")
         try:
             limit = content["limit"]
-            entries = tuple(_read_entry(entry) for entry in content["releases"])
+            entries = tuple(read_entry(entry) for entry in content["releases"])
             eta, mu, slack = (_number(limit[name]) for name in ("eta", "mu", "slack"))
             ledger = cls(target, eta, mu, slack, entries)
             if len({entry.id for entry in entries}) < len(entries):
@@ -153,7 +150,7 @@ class Ledger:
     @property
     def mu(self) -> float:
         """√Σμ² of the releases so far, rounded up."""
-        return _root_up(_squares(self.releases))
+        return root_up(_squares(self.releases))
 
     @property
     def slack(self) -> float:
@@ -230,6 +227,15 @@ class Ledger:
             raise unwritable(f"ledger {str(self.path)!r}", error) from error
 
 
+def ledger_content(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a ledger file without checking what its entries say."""
+    check_input(Path(path), "ledger")
+    content = read_document(_resolve(path), "ledger", "JSON")
+    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+        raise InputError(f"ledger must be a {_FORMAT} file, got {str(path)!r}.")
+    return content
+
+
 def _first_link(limit: object, unlinked: list[dict[str, object]]) -> str:
     """Return the link that the first chained entry holds: of the limit and all entries before."""
     return json_digest({"limit": limit, "releases": unlinked})
@@ -241,7 +247,7 @@ def broken_chain(content: Mapping[str, Any]) -> str | None:
     Theorem: proofs/verification.md, section 8.  Edge cases: a ledger of an earlier version has no
     links and no head; its first new entry begins the chain.
     """
-    entries = [_read_entry(entry) for entry in content["releases"]]
+    entries = [read_entry(entry) for entry in content["releases"]]
     links = [entry.link for entry in entries]
     first = next((k for k, entry in enumerate(entries) if entry.previous is not None), None)
     if first is not None:
@@ -432,7 +438,8 @@ def _refuse_unsafe(path: Path) -> None:
         raise InputError(f"ledger must be writable, got {str(path)!r}, which is read-only.")
 
 
-def _read_entry(content: Any) -> LedgerEntry:
+def read_entry(content: Any) -> LedgerEntry:
+    """Return an entry of a ledger file."""
     # Ledgers of earlier versions name neither the table nor the entry before.
     known = {"table": None, "previous": None, "release_sha256": None} | content
     entry = LedgerEntry(**{field.name: known[field.name] for field in fields(LedgerEntry)})
@@ -460,13 +467,6 @@ def _squares(releases: tuple[LedgerEntry, ...]) -> Fraction:
 
 def _slacks(releases: tuple[LedgerEntry, ...]) -> Fraction:
     return sum((Fraction(entry.slack) for entry in releases), Fraction(0))
-
-
-def _root_up(value: Fraction) -> float:
-    root = math.sqrt(float(value))
-    while Fraction(root) ** 2 < value:
-        root = math.nextafter(root, math.inf)
-    return root
 
 
 @contextlib.contextmanager

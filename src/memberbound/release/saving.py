@@ -99,9 +99,24 @@ def verified(path: str | Path) -> dict[str, object]:
 
     Edge cases: a missing, unreadable or foreign certificate is rejected.
     """
-    target, beside = Path(path), certificate_path(path)
+    target = Path(path)
     if not target.is_file():
         raise InputError(f"path must be a saved release, got {str(path)!r}, which is not a file.")
+    digest, certificate = file_digest(target), read_certificate(target)
+    if certificate.get("sha256") == digest:
+        return certificate
+    raise InputError(
+        f"{target.name} must be the file that its certificate was written for: the SHA-256 "
+        "differs. One of the two was changed or exchanged."
+    )
+
+
+def read_certificate(
+    release: str | Path, certificate: str | Path | None = None
+) -> dict[str, object]:
+    """Read the certificate of a file: of two during a replacement, the one that belongs to it."""
+    target = Path(release)
+    beside = certificate_path(target) if certificate is None else Path(certificate)
     if not beside.is_file():
         raise InputError(
             f"path must come with its certificate {beside.name!r}, which is missing. "
@@ -110,14 +125,10 @@ def verified(path: str | Path) -> dict[str, object]:
     stated = read_document(beside, "certificate", "JSON")
     if not isinstance(stated, dict) or stated.get("sha256") is None:
         raise InputError(f"{beside.name} must be a certificate of memberbound, got another text.")
-    digest, old = file_digest(target), stated.pop(REPLACES, None)
-    for certificate in (stated, old):
-        if isinstance(certificate, dict) and certificate.get("sha256") == digest:
-            return dict(certificate)
-    raise InputError(
-        f"{target.name} must be the file that its certificate was written for: the SHA-256 "
-        "differs. One of the two was changed or exchanged."
-    )
+    old = stated.pop(REPLACES, None)
+    if isinstance(old, dict) and old.get("sha256") == file_digest(target):
+        return old
+    return stated
 
 
 def answering(model: object) -> PrivateModel | TableModel | None:

@@ -27,6 +27,7 @@ _TYPES: dict[Kind, object] = {
     "column": Name,
     "document": Name,
     "file": FileId,
+    "files": FileId,
     "law": list[Number],
     "names": list[Name],
     "number": Number,
@@ -78,7 +79,7 @@ def options_model(verb: Verb) -> type[Options]:
         __doc__=f"Keyword arguments of ``memberbound.{function_name(verb.name)}``.",
         **fields,
     )
-    model.files = tuple(p.name for p in chosen if p.kind in ("file", "points"))
+    model.files = tuple(p.name for p in chosen if p.kind in ("file", "files", "points"))
     model.documents = tuple(p.name for p in chosen if p.kind == "document")
     return model
 
@@ -140,7 +141,9 @@ def equivalent(verb: Verb, table: str | None, options: Keywords) -> dict[str, st
         if value is None:
             continue
         parameter = verb.by_name[name]
-        if parameter.kind in _INLINE and not isinstance(value, str):
+        if parameter.kind == "files":
+            words.insert(2, str(value))
+        elif parameter.kind in _INLINE and not isinstance(value, str):
             notes += f"# {_INLINE[parameter.kind].format(name)}\n"
             words += [parameter.flag, f"{name}.csv"]
         else:

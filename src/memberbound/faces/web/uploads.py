@@ -29,6 +29,8 @@ _TEXTS = (".csv", ".tsv", ".csv.gz")
 _TABLES = (*_TEXTS, ".parquet", ".arrow", ".feather", *FOREIGN_ENDINGS)
 #: Model formats that execute no code when read; others are for the command line only.
 _MODELS = (".skops", ".onnx")
+#: Releases, certificates and ledgers, which are read as data in the job.
+_RECORDS = (".json", ".safetensors")
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Uploads:
             path = make_folders(folder) / f"table{ending}"
             size = await self._store(stream, path)
             content: dict[str, Any] = {"rows": None, "columns": []}
-            if ending not in _MODELS:  # models are read in the job
+            if ending not in (*_MODELS, *_RECORDS):  # these are read in the job
                 content = await unless_left(left, self._inspect(folder, path, shown, declared))
         except BaseException:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
@@ -166,11 +168,13 @@ def display_name(name: str) -> str:
 
 def ending_of(name: str) -> str:
     """Return the supported ending of a file name, or refuse it."""
-    endings = [ending for ending in (*_TABLES, *_MODELS) if name.lower().endswith(ending)]
+    known = (*_TABLES, *_MODELS, *_RECORDS)
+    endings = [ending for ending in known if name.lower().endswith(ending)]
     if not endings:
         conversion = CONVERSIONS.get(Path(name).suffix.lower(), "")
         raise InputError(
-            f"the file's name must end in {', '.join(_TABLES)} (a table) or {', '.join(_MODELS)} "
-            f"(a model), got {name[-80:]!r}.{conversion}"
+            f"the file's name must end in {', '.join(_TABLES)} (a table), {', '.join(_MODELS)} "
+            f"(a model) or {', '.join(_RECORDS)} (a release or its certificate), "
+            f"got {name[-80:]!r}.{conversion}"
         )
     return max(endings, key=len)

@@ -20,7 +20,7 @@ export function pageOf(name, verb) {
 }
 
 function open(root, given, name, verb) {
-  const uploads = verb.arguments.filter(({ kind }) => ["file", "points"].includes(kind));
+  const uploads = verb.arguments.filter(({ kind }) => ["file", "files", "points"].includes(kind));
   const chooses = verb.table && verb.arguments.some((each) => each.name === "columns");
   const roles = chooses && verb.arguments.some((each) => each.name === "roles");
   const inColumns = (each) => chooses && (each.name === "columns" || each.name === "roles");

@@ -4,7 +4,7 @@ import { get, remove, upload } from "./api.js";
 
 export const TABLES =
   ".csv,.tsv,.gz,.parquet,.arrow,.feather,.xlsx,.xlsm,.dta,.sav,.zsav,.por,.sas7bdat,.xpt";
-export const MODELS = ".skops,.onnx";
+export const MODELS = ".skops,.onnx,.json,.safetensors";
 
 const ENCODINGS = ["", "utf-8", "cp1252", "latin-1", "utf-16", "cp1250", "cp1251", "mac-roman", "shift_jis", "gb18030"];
 

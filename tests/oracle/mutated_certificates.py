@@ -1,0 +1,190 @@
+"""Certificates that claim more than was released: what a verifier must reject.
+
+Each mutation makes a promise stronger, noise larger, a sensitivity or a slack smaller, drops a
+part, or changes a hash or a sentence.  Unless it changes a hash, the certificate's own hash is
+taken again, as somebody would who forges it.
+"""
+
+import copy
+import random
+
+from memberbound.release.derivation import SEAL, seal
+
+#: Numbers that are bounds from above, by path; the others are from below.
+UPPER = [
+    ("certificate", "upper"),
+    ("curve", "eta_upper"),
+    ("curve", "replace_one", "advantage_upper"),
+    ("curve", "replace_one", "accuracy_upper"),
+    ("curve", "replace_one", "epsilon_upper"),
+    ("curve", "replace_one", "tpr_upper", "0.1"),
+    ("curve", "replace_one", "tpr_upper", "0.01"),
+    ("curve", "replace_one", "tpr_upper", "0.001"),
+    ("groups", 0, "eta_upper"),
+    ("groups", 1, "eta_upper"),
+    ("groups", 2, "accuracy_upper"),
+    ("groups", 0, "accuracy_upper"),
+]
+#: … which only sum up μ and the slack where there is a normal pair.
+SUMMED_UP = [("curve", "mu_upper"), ("curve", "mu_regret_upper"), ("mu",), ("derivation", "mu")]
+HASHES = [("sha256",), (SEAL,)]
+TEXTS = [
+    ("statement",),
+    ("groups", 0, "statement"),
+    ("groups", 2, "statement"),
+    ("certificate", "game"),
+    ("certificate", "protects"),
+    ("certificate", "quantity"),
+    ("derivation", "adjacency"),
+    ("derivation", "format"),
+    ("derivation", "game"),
+    ("record",),
+]
+
+
+def at(certificate, path):
+    """Return what holds the last key of a path."""
+    for key in path[:-1]:
+        certificate = certificate[key]
+    return certificate
+
+
+def _shrink(certificate, path, draws):
+    place = at(certificate, path)
+    value = place[path[-1]]
+    factor = draws.choice([0.0, 0.5, 0.9, 0.99, 0.999, 1 - 1e-6, 1 - 1e-9])
+    place[path[-1]] = value * factor
+    return factor
+
+
+def _smaller_bound(certificate, draws):
+    paths = UPPER if certificate["mu"] is None else UPPER + SUMMED_UP
+    path = draws.choice(paths)
+    _shrink(certificate, path, draws)
+    return "/".join(map(str, path))
+
+
+def _larger_lower_bound(certificate, draws):
+    curve = certificate["curve"]
+    curve["security_lower"] = 1 - (1 - curve["security_lower"]) * draws.choice([0.0, 0.5, 0.999])
+    return "security_lower"
+
+
+def _noisy(certificate):
+    record = certificate["derivation"]
+    return [part for part in record["measurements"] if part["vectors"]] + record["sampled"]
+
+
+def _larger_scale(certificate, draws):
+    part = draws.choice(_noisy(certificate))
+    part["noise_scale"] *= draws.choice([1 + 1e-9, 1.001, 1.1, 2.0, 100.0])
+    return f"scale of {part['name']}"
+
+
+def _smaller_sensitivity(certificate, draws):
+    part = draws.choice(_noisy(certificate))
+    part["sensitivity"] *= draws.choice([1e-3, 0.5, 0.9, 1 - 1e-9])
+    return f"sensitivity of {part['name']}"
+
+
+def _fewer(certificate, draws):
+    """Fewer vectors, steps or numbers than were paid for; a smaller sampling rate."""
+    part = draws.choice(_noisy(certificate))
+    key = draws.choice(["sample_rate", "steps"]) if "steps" in part else "vectors"
+    if key == "sample_rate":
+        part[key] *= 1.5 if part[key] < 0.6 else 0.5
+        certificate["curve"]["eta_upper"] *= 0.7
+        certificate["certificate"]["upper"] = certificate["curve"]["eta_upper"]
+    elif key == "steps":
+        part[key] *= 4
+    else:
+        part[key] += 1
+    return f"{key} of {part['name']}"
+
+
+def _smaller_share(certificate, draws):
+    part = draws.choice(certificate["derivation"]["measurements"])
+    part[draws.choice(["mu", "budget_share"])] *= draws.choice([0.5, 0.99, 1 - 1e-6])
+    return f"share of {part['name']}"
+
+
+def _smaller_slack(certificate, draws):
+    record = certificate["derivation"]
+    place = draws.choice([record, *record["slacks"]])
+    key = "slack" if place is record else draws.choice(["each", "amount", "count"])
+    place[key] = type(place[key])(place[key] * draws.choice([0.0, 0.5, 0.001]))
+    return f"{key} of the slack"
+
+
+def _vanished_part(certificate, draws):
+    record = certificate["derivation"]
+    lists = [record["measurements"], record["slacks"], record["sampled"], certificate["groups"]]
+    del (kept := draws.choice([each for each in lists if each]))[draws.randrange(len(kept))]
+    return "a part vanished"
+
+
+def _vanished_key(certificate, draws):
+    keys = ["derivation", "curve", "groups", "statement", "certificate", "sha256", "unit"]
+    del certificate[key := draws.choice(keys)]
+    return f"{key} vanished"
+
+
+def _changed_hash(certificate, draws):
+    path = draws.choice(HASHES)
+    text = at(certificate, path)[path[-1]]
+    place = draws.randrange(64)
+    other = draws.choice([digit for digit in "0123456789abcdef" if digit != text[place]])
+    at(certificate, path)[path[-1]] = text[:place] + other + text[place + 1 :]
+    return path[0]
+
+
+def _changed_text(certificate, draws):
+    path = draws.choice(TEXTS)
+    text = at(certificate, path)[path[-1]]
+    numbers = [k for k, mark in enumerate(text) if mark.isdigit()]
+    if numbers and draws.random() < 0.7:
+        place = draws.choice(numbers)
+        other = draws.choice([digit for digit in "0123456789" if digit != text[place]])
+    else:
+        place, other = draws.randrange(len(text)), "~"
+    at(certificate, path)[path[-1]] = text[:place] + other + text[place + 1 :]
+    return "/".join(map(str, path))
+
+
+def _swapped_unit(certificate, draws):
+    places = [certificate, certificate["derivation"]]
+    draws.choice(places)["unit"] = "person" if certificate["unit"] is None else None
+    return "unit"
+
+
+_MUTATIONS = [
+    _smaller_bound,
+    _smaller_bound,
+    _larger_lower_bound,
+    _larger_scale,
+    _smaller_sensitivity,
+    _fewer,
+    _smaller_share,
+    _smaller_slack,
+    _vanished_part,
+    _vanished_key,
+    _changed_hash,
+    _changed_text,
+    _changed_text,
+    _swapped_unit,
+]
+
+
+def mutated(certificate, count, seed=0):
+    """Yield (what was changed, a certificate that must be rejected), so many of them."""
+    draws = random.Random(seed)
+    made = 0
+    while made < count:
+        other = copy.deepcopy(certificate)
+        what = draws.choice(_MUTATIONS)(other, draws)
+        if other == certificate:
+            continue
+        if what != SEAL and other.get(SEAL) == certificate[SEAL]:
+            other[SEAL] = seal(other)
+        made += 1
+        yield what, other

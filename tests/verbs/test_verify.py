@@ -1,0 +1,311 @@
+"""``verify``: genuine releases hold, and 250 forged certificates of each kind do not."""
+
+import json
+import math
+import os
+import shutil
+
+import pytest
+
+from commands import command
+from memberbound import ledger, verify
+from memberbound.errors import InputError
+from memberbound.files import file_digest
+from memberbound.release.derivation import SEAL, json_digest, seal
+from memberbound.release.verification import check_certificate
+from oracle import releases
+from oracle.mutated_certificates import mutated
+
+QUICK = [name for name in releases.NAMES if name != "network"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Return a genuine release of every kind, by name, with its certificate."""
+    folder = tmp_path_factory.mktemp("releases")
+    return {name: releases.make(name, folder) for name in QUICK}
+
+
+def certificate_of(file):
+    return json.loads(file.with_name(f"{file.name}.certificate.json").read_text(encoding="utf-8"))
+
+
+def holds(certificate, digest):
+    return all(check.holds for check in check_certificate(certificate, digest))
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_genuine_releases_hold(made, name):
+    answer = verify(made[name])
+    assert answer.holds, [check for check in answer.checks if not check.holds]
+    certificate = certificate_of(made[name])
+    assert (answer.mu, answer.eta) == (certificate["mu"], certificate["curve"]["eta_upper"])
+    assert answer.file_sha256 == file_digest(made[name])
+    assert answer.refuted_claim is None
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_forged_certificates_are_rejected(made, name):
+    certificate, digest = certificate_of(made[name]), file_digest(made[name])
+    assert holds(certificate, digest)
+    for what, other in mutated(certificate, 250):
+        assert not holds(other, digest), (name, what)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", QUICK)
+def test_ten_thousand_forged_certificates_are_rejected(made, name):
+    certificate, digest = certificate_of(made[name]), file_digest(made[name])
+    for what, other in mutated(certificate, 10_000, seed=1):
+        assert not holds(other, digest), (name, what)
+
+
+def test_networks_hold_and_forged_ones_do_not(tmp_path):
+    pytest.importorskip("opacus")
+    file = releases.make("network", tmp_path)
+    assert verify(file).holds
+    certificate, digest = certificate_of(file), file_digest(file)
+    for what, other in mutated(certificate, 12, seed=3):
+        assert not holds(other, digest), what
+
+
+@pytest.mark.parametrize("change", ["certificate", "eta"])
+def test_a_looser_bound_is_accepted(made, change):
+    """A printed bound may be larger than what is recomputed."""
+    file = made["model"]
+    looser, digest = certificate_of(file), file_digest(file)
+    if change == "certificate":
+        looser["curve"]["eta_upper"] = looser["certificate"]["upper"] = 0.0505
+    looser["eta"] = 0.051
+    looser[SEAL] = seal(looser)
+    assert holds(looser, digest)
+    looser["curve"]["eta_upper"] = looser["certificate"]["upper"] = 0.04999
+    looser[SEAL] = seal(looser)
+    assert not holds(looser, digest)
+
+
+def test_a_consistent_record_with_a_constant_sensitivity_too_small_is_rejected(made):
+    """Sensitivity, share and μ shrink together: only the name says that it is a histogram."""
+    file = made["counts"]
+    forged, digest = certificate_of(file), file_digest(file)
+    for part in forged["derivation"]["measurements"]:
+        part["sensitivity"] *= 0.5
+        part["noise_scale"] *= 0.5
+        part["grid_step"] *= 0.5
+    forged[SEAL] = seal(forged)
+    wrong = [check.name for check in check_certificate(forged, digest) if not check.holds]
+    assert wrong == ["sensitivities"]
+
+
+def test_the_first_failure_is_the_reason_and_the_exit_code_is_3(made, tmp_path):
+    file = shutil.copy(made["numbers"], tmp_path / "means.json")
+    forged = certificate_of(made["numbers"])
+    forged["derivation"]["measurements"][0]["noise_scale"] *= 2
+    forged[SEAL] = seal(forged)
+    (tmp_path / "means.json.certificate.json").write_text(json.dumps(forged))
+    ended = command("verify", str(file), "--json")
+    answer = json.loads(ended.stdout)
+    assert (ended.returncode, answer["holds"], answer["mu"], answer["eta"]) == (
+        3,
+        False,
+        None,
+        None,
+    )
+    failed = [check["name"] for check in answer["checks"] if not check["holds"]]
+    assert failed == ["noise scales", "grids"]
+    assert command("verify", str(made["numbers"])).returncode == 0
+
+
+def test_a_file_that_was_changed_does_not_hold(made, tmp_path):
+    file = tmp_path / "means.json"
+    file.write_bytes(made["numbers"].read_bytes().replace(b"0", b"1"))
+    shutil.copy(f"{made['numbers']}.certificate.json", f"{file}.certificate.json")
+    answer = verify(file)
+    assert [check.name for check in answer.checks if not check.holds] == ["file"]
+
+
+def test_a_model_that_states_other_noise_than_its_certificate_does_not_hold(made, tmp_path):
+    content = json.loads(made["model"].read_text(encoding="utf-8"))
+    content["measurements"][-1]["noise_scale"] *= 2
+    file = tmp_path / "model.json"
+    file.write_text(json.dumps(content))
+    other = certificate_of(made["model"]) | {"sha256": file_digest(file)}
+    other[SEAL] = seal(other)
+    (tmp_path / "model.json.certificate.json").write_text(json.dumps(other))
+    answer = verify(file)
+    assert [check.name for check in answer.checks if not check.holds] == ["file content"]
+
+
+def test_several_releases_add_up(made):
+    answer = verify([made["model"], made["numbers"], made["table"]])
+    assert answer.holds
+    listed = [certificate_of(made[name])["mu"] for name in ("model", "numbers", "table")]
+    assert answer.mu == pytest.approx(math.hypot(*listed), rel=1e-14)
+    assert answer.mu >= math.hypot(*listed) * (1 - 1e-15)
+    assert answer.file_sha256 is None
+    assert [file.holds for file in answer.files] == [True] * 3
+    assert "X27" in answer.theorems
+
+
+def test_the_owner_compares_the_number_of_records(made, tmp_path):
+    table = releases.people(persons=True)
+    assert verify(made["model of persons"], table=table).holds
+    fewer = table[table["person"] != "p0"]
+    answer = verify(made["model of persons"], table=fewer)
+    assert [check.name for check in answer.checks if not check.holds] == ["number of records"]
+
+
+# ── The ledger ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def entered(tmp_path_factory):
+    """Return a ledger with four releases, and the first two of them."""
+    folder = tmp_path_factory.mktemp("ledger")
+    book = releases.make_ledger(folder)
+    files = [releases.make(name, folder, book) for name in ("numbers", "counts")]
+    for _ in range(2):
+        releases.make("boosting", _emptied(folder), book)
+    return book, files
+
+
+def _emptied(folder):
+    for file in folder.glob("boosting.json*"):
+        file.unlink()
+    return folder
+
+
+def sealed(content):
+    """Return a ledger whose head was taken again."""
+    rest = {key: value for key, value in content.items() if key != "head"}
+    return rest | {"head": json_digest(rest)}
+
+
+def removed(content):
+    del content["releases"][1]
+
+
+def moved(content):
+    content["releases"][1], content["releases"][2] = content["releases"][2], content["releases"][1]
+
+
+def shrunk(content):
+    content["releases"][2]["mu"] *= 0.5
+
+
+def raised(content):
+    content["limit"] |= {"eta": 0.4, "mu": 3.0}
+
+
+def cut(content):
+    del content["releases"][-1]
+
+
+def renamed(content):
+    content["releases"][0]["state"] = "reserved"
+
+
+@pytest.mark.parametrize("forge", [removed, moved, shrunk, raised])
+def test_what_was_removed_moved_or_changed_in_a_ledger_shows(entered, tmp_path, forge):
+    book, files = entered
+    content = json.loads(book.read_text(encoding="utf-8"))
+    assert verify(files[1], ledger=book).holds
+    forge(content)
+    other = tmp_path / "ledger.json"
+    other.write_text(json.dumps(sealed(content)))
+    answer = verify(files[1], ledger=other)
+    assert "ledger chain" in [check.name for check in answer.checks if not check.holds]
+    assert command("verify", str(files[1]), "--ledger", str(other)).returncode == 3
+    with pytest.raises(InputError, match="damaged"):
+        ledger(other)
+
+
+@pytest.mark.parametrize("forge", [cut, renamed])
+def test_the_head_shows_what_the_links_do_not(entered, tmp_path, forge):
+    book, files = entered
+    content = json.loads(book.read_text(encoding="utf-8"))
+    forge(content)
+    other = tmp_path / "ledger.json"
+    other.write_text(json.dumps(content))
+    answer = verify(files[1], ledger=other)
+    assert [check.name for check in answer.checks if not check.holds] == ["ledger chain"]
+
+
+def test_a_release_is_not_in_another_ledger(entered, made, tmp_path):
+    book, files = entered
+    empty = releases.make_ledger(tmp_path)
+    assert not verify(files[0], ledger=empty).holds
+    # A release without a ledger names no entry.
+    assert not verify(made["numbers"], ledger=book).holds
+
+
+# ── Bad input ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "not json",
+        '{"sha256": 1, "sha256": 2}',
+        '{"sha256": NaN}',
+        '{"sha256": "x", "derivation": []}',
+        "[" * 100_000,
+        '{"a":' * 50_000,
+        '{"sha256": ' + "9" * 5000 + "}",
+        '{"kind": "linear model", "version": "0.1.0", "sha256": "x"}',
+        '"' + "x" * 2**24 + '"',
+        "\ud800".encode("utf-8", "surrogatepass").decode("latin-1"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_certificates_that_are_none_are_refused_in_one_sentence(made, tmp_path, text):
+    file = tmp_path / "c.json"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as problem:
+        verify(made["numbers"], certificate=file)
+    assert "\n" not in str(problem.value)
+    ended = command("verify", str(made["numbers"]), "--certificate", str(file))
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert len(ended.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "number", ["1e999", "-1", "1e308", "1" * 300, "true", "null", '"0.05"', "[0.05]", "{}"]
+)
+@pytest.mark.parametrize("key", ["mu", "noise_scale", "slack", "records"])
+def test_numbers_that_are_none_fail_and_do_not_crash(made, tmp_path, number, key):
+    text = json.dumps(certificate_of(made["numbers"]))
+    before = f'"{key}": '
+    start = text.rindex(before) + len(before)
+    end = min(at for at in (text.find(mark, start) for mark in ",}") if at > 0)
+    file = tmp_path / "c.json"
+    file.write_text(text[:start] + number + text[end:])
+    answer = verify(made["numbers"], certificate=file)
+    assert not answer.holds
+    json.dumps(answer.to_dict(), allow_nan=False)
+
+
+def test_missing_files_folders_and_pipes_are_refused(made, tmp_path):
+    alone = shutil.copy(made["numbers"], tmp_path / "alone.json")
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "link.json").symlink_to(tmp_path / "nowhere")
+    for wrong in ("none.json", ".", "pipe.json", "link.json"):
+        with pytest.raises(InputError):
+            verify(tmp_path / wrong)
+    with pytest.raises(InputError, match="missing"):
+        verify(alone)
+    with pytest.raises(InputError):
+        verify([])
+    with pytest.raises(InputError, match="single"):
+        verify([made["numbers"], made["counts"]], certificate=alone)
+    with pytest.raises(InputError, match="ledger"):
+        verify(made["numbers"], ledger=alone)
+
+
+def test_a_link_to_a_release_is_the_release(made, tmp_path):
+    (tmp_path / "means.json").symlink_to(made["numbers"])
+    beside = f"{made['numbers']}.certificate.json"
+    (tmp_path / "means.json.certificate.json").symlink_to(beside)
+    assert verify(tmp_path / "means.json").holds
