@@ -174,8 +174,15 @@ def json_digest(value: object) -> str:
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
+def public_numbers(unit: str | None) -> tuple[str, ...]:
+    """Return in words which number of records is public."""
+    if unit is not None:
+        return (f"number of persons (values of {unit!r})",)
+    return "number of rows", "number of documents"
+
+
 def named_public(unit: str | None, bounds: Sequence[str]) -> tuple[str, ...]:
     """Return in words what a release of all rows takes to be public."""
-    number = "number of rows" if unit is None else f"number of persons (values of {unit!r})"
+    number = public_numbers(unit)[0]
     listed = [f"bounds of {name!r}" for name in bounds]
     return (number, "names and declared types of the columns", *listed)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, DecimalException, localcontext
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from memberbound.curve.base import TradeoffCurve
@@ -29,7 +30,7 @@ from memberbound.release.derivation import (
     GROUPS,
     SEAL,
     group_statement,
-    named_public,
+    public_numbers,
     seal,
     statement,
 )
@@ -101,7 +102,7 @@ def check_certificate(certificate: Mapping[str, Any], digest: str) -> Iterator[C
     texts = (("file", _file), ("schema", _schema), ("seal", _seal))
     kept = True
     for name, check in texts:
-        done = _run(name, lambda check=check: check(certificate, digest))
+        done = _run(name, partial(check, certificate, digest))
         kept &= done.holds or name != "schema"
         yield done
     if not kept:
@@ -348,12 +349,12 @@ class _Work:
             (theorems == record["theorems"], "two lists of theorems are printed"),
             ("X22" in theorems, "X22 is not among the theorems"),
             (("X26" in theorems) == (record["unit"] is not None), "X26 goes with a unit"),
-            (("X12" in theorems) == bool(self.steps), "X12 goes with sampled steps"),
+            ("X12" in theorems or not self.steps, "X12 goes with sampled steps"),
             (stated["unit"] == record["unit"], "two units are printed"),
             (stated["mu"] == record["mu"], "two values of μ are printed"),
             (stated["rows_trained"] == record["records"], "two numbers of records are printed"),
             (
-                record["public"][:2] == list(named_public(record["unit"], ())),
+                record["public"][0] in public_numbers(record["unit"]),
                 "what is public does not fit the unit",
             ),
         ):
