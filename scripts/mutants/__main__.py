@@ -16,6 +16,7 @@ import functools
 import gc
 import hashlib
 import importlib
+import inspect
 import json
 import math
 import os
@@ -222,11 +223,23 @@ class Runner:
                 self.functions[thing.__code__.co_filename].append(thing)
             elif isinstance(thing, functools._lru_cache_wrapper):
                 thing.cache_clear()
+        self.warm_up()
         gc.freeze()
         if self.options.killers is None:
             self.measure()
         self.run()
         return True
+
+    def warm_up(self) -> None:
+        """Compute what tests keep for all of their cases once, not in every fork."""
+        for module in {item.module for item in self.items.values() if hasattr(item, "module")}:
+            for thing in vars(module).values():
+                if (
+                    isinstance(thing, functools._lru_cache_wrapper)
+                    and thing.__module__ == module.__name__
+                    and not inspect.signature(thing).parameters
+                ):
+                    thing()
 
     def fork(self, task: Any, seconds: float) -> tuple[int, int]:
         """Start ``task`` in a process of its own; what it returns can be read from the pipe."""

@@ -307,7 +307,8 @@ def price_exponent(nu: float, lam: float) -> tuple[float, bool]:
 
 def posterior_upper(prior: float, ratio: float) -> float:
     """Return π/(π + (1-π)·out/in) from above, for a likelihood ratio out/in ≤ 1 off by one ulp."""
-    miss = max(0.0, down(down((1 - prior) * ratio)))
+    # Lowered for the smallest doubles; elsewhere the last step pays for every rounding.
+    miss = down((1 - prior) * ratio)
     return min(1.0, up(prior / (prior + miss), 8))
 
 

@@ -12,7 +12,7 @@ from scipy import special
 from memberbound.curve.base import Side, TradeoffCurve, analytic_knots
 from memberbound.errors import fraction, nonnegative, whole_number
 from memberbound.numerics.normal import gaussian_hockey_stick_upper, gaussian_tpr_upper
-from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_up, up
+from memberbound.numerics.rounding import UNIT, FloatArray, sum_up, up
 
 # ── The curve of N(μ, 1) against N(0, 1): Gaussian differential privacy, in closed form ───────────
 
@@ -164,7 +164,7 @@ class SlackCurve(TradeoffCurve):
         exact = self.base._profile(epsilon, forward=forward)
         with np.errstate(over="ignore"):
             added = (1.0 + np.exp(np.minimum(epsilon, 700.0))) * self.slack
-        raised = np.nextafter((exact + added) * (1 + 8 * UNIT) + SMALLEST, np.inf)
+        raised = np.nextafter((exact + added) * (1 + 8 * UNIT), np.inf)
         return np.asarray(np.minimum(raised, 1.0), dtype=np.float64)
 
     @cached_property
@@ -192,8 +192,8 @@ class SlackCurve(TradeoffCurve):
         if self.slack == 0.0:
             return self.base._tpr(fpr)
         moved = np.nextafter(fpr + self.slack, np.inf)
-        inner = self.base._tpr(np.minimum(moved, 1.0 - UNIT))
-        raised = np.nextafter((inner + self.slack) * (1 + 2 * UNIT), np.inf)
+        inner = self.base._tpr(np.minimum(moved, 1.0))
+        raised = np.nextafter(inner + self.slack, np.inf)
         return np.where(moved >= 1.0, 1.0, np.minimum(raised, 1.0))
 
     def certain_mass(self) -> float:

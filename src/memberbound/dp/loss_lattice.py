@@ -63,7 +63,7 @@ class ForwardProfile:
     def tpr(self, fpr: float) -> float:
         """Return the smallest line at one FPR: an upper bound on the TPR."""
         with np.errstate(over="ignore"):
-            lines = self.delta + np.exp(self.epsilon) * (1 + 8 * UNIT) * fpr
+            lines = self.delta + np.exp(self.epsilon) * fpr
         return min(1.0, float(lines.min()) * (1 + 8 * UNIT))
 
     @property
