@@ -138,7 +138,7 @@ _SHARED_HELP = {
     "bounds": "YAML or JSON file (or a mapping) with the public facts about the columns: "
     "``age: [0, 120]``, ``sex: [F, M]``; see ``memberbound bounds``.",
     "client": "for Python: a ``distributed.Client`` instead.",
-    "database_table": "the table inside a DuckDB or SQLite file.",
+    "database_table": "the table inside a DuckDB or SQLite file, or the sheet of an Excel file.",
     "encoding": "encoding of CSV files, such as cp1250; UTF-8, UTF-16 and cp1252 are detected.",
     "eta": "largest gain of any attack over blind guessing, in (0, ½).",
     "excel_safe": "put an apostrophe before texts that a spreadsheet would run as a formula (those "

@@ -41,19 +41,30 @@ def book(tmp_path):
 
 
 def test_cells_keep_their_types(book):
-    rows = rows_of(book)
+    rows = rows_of(book, "people")
     assert [row["age"] for row in rows] == [30.0, None, 41.5]
     # A number and a text that looks like it are different cells.
     assert [row["mixed"] for row in rows] == ["1", '"1"', "x"]
     assert [row["town"] for row in rows] == ["Paris", "Rome", None]
     assert rows[0]["born"] == dt.datetime(1990, 1, 2)
-    assert certify(book, columns=["mixed"]).to_dict()["atoms"] == 3
+    assert certify(book, columns=["mixed"], database_table="people").to_dict()["atoms"] == 3
 
 
 def test_secret_cells_are_texts(book):
-    rows = rows_of(book, secret=True)
+    rows = rows_of(book, "people", secret=True)
     assert rows[0] == {"age": "30", "town": "Paris", "mixed": "1", "born": "1990-01-02"}
     assert rows[2]["born"] == "1980-05-06 07:08:00"
+
+
+def test_one_of_several_sheets_is_named(book, tmp_path):
+    with pytest.raises(InputError, match=r"must name one sheet of .*'people', 'visits'.*--table"):
+        rows_of(book)
+    openpyxl = pytest.importorskip("openpyxl")
+    workbook = openpyxl.load_workbook(book)
+    workbook.remove(workbook["visits"])
+    workbook.create_sheet("empty", 0)
+    workbook.save(tmp_path / "one.xlsx")
+    assert [row["age"] for row in rows_of(tmp_path / "one.xlsx")] == [30.0, None, 41.5]
 
 
 def test_sheets_go_by_name(book):
@@ -88,10 +99,10 @@ def test_an_odd_cell_neither_warns_nor_raises(book):
     """Dates begin in 1900 and end in 9999; a warning would say which record is beyond."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        rows = rows_of(edited(book, b"<v>32875</v>", b"<v>1e9</v>"), secret=True)
+        rows = rows_of(edited(book, b"<v>32875</v>", b"<v>1e9</v>"), "people", secret=True)
     assert [row["born"] for row in rows] == [None, None, "1980-05-06 07:08:00"]
     with pytest.raises(InputError, match="must hold numbers"):
-        rows_of(edited(book, b"<v>1e9</v>", b"<v>word</v>"))
+        rows_of(edited(book, b"<v>1e9</v>", b"<v>word</v>"), "people")
 
 
 @pytest.mark.parametrize("ending", ["dta", "sav"])

@@ -92,7 +92,7 @@ _PANELS = {
         "protect-half": "Release a model or a statistic of a secret random half of a public table.",
         "reproduce": "Reproduce figures and tables of the papers, and check what the papers claim.",
         "theorems": (
-            "List the papers' results: what holds, what is wrong, which code and tests cover it."
+            "List the papers' results: what holds, what is wrong, and the function to call."
         ),
     },
     "In the browser": {

@@ -64,7 +64,10 @@ _EXACT = 2**53
 def foreign_rows(
     path: Path, sheet: str | None, *, secret: bool
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return the schema and the rows of a file; ``sheet`` is that of a workbook, or its first."""
+    """Return the schema and the rows of a file; ``sheet`` is that of a workbook.
+
+    It may be left out where only one sheet has a first row.
+    """
     ending = path.suffix.lower()
     if ending in _STATISTICS:
         return _statistics(path, ending)
@@ -83,6 +86,29 @@ def _package(name: str, path: Path) -> ModuleType:
 # ── Cells with types of their own ─────────────────────────────────────────────────────────────────
 
 
+def _pick(book: Any, sheet: str | None, path: Path) -> str:
+    """Return the sheet to read: the one named, or the only one that has a first row."""
+    names = book.sheetnames
+    if sheet is not None:
+        if sheet not in names:
+            listed = ", ".join(map(repr, names))
+            raise InputError(f"table must be a sheet of {path}, got {sheet!r}; it has {listed}.")
+        return sheet
+
+    def has_first_row(name: str) -> bool:
+        book[name].reset_dimensions()
+        return any(next(book[name].iter_rows(max_row=1, values_only=True), ()))
+
+    full = [name for name in names if has_first_row(name)] if names[1:] else names
+    if len(full) > 1:
+        listed = ", ".join(map(repr, full))
+        raise InputError(
+            f"table must name one sheet of {path}, which has {listed} (--table NAME; in Python "
+            "database_table=NAME)."
+        )
+    return str((full or names)[0])
+
+
 def _sheet(path: Path, sheet: str | None) -> tuple[list[str], Rows]:
     openpyxl = _package("openpyxl", path)
 
@@ -90,13 +116,7 @@ def _sheet(path: Path, sheet: str | None) -> tuple[list[str], Rows]:
         book = None
         try:
             book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-            names = book.sheetnames
-            if sheet is not None and sheet not in names:
-                listed = ", ".join(map(repr, names))
-                raise InputError(
-                    f"table must be a sheet of {path}, got {sheet!r}; it has {listed}."
-                )
-            chosen = book[sheet or names[0]]
+            chosen = book[_pick(book, sheet, path)]
             chosen.reset_dimensions()  # what a program notes about the size may be wrong
             rows = chosen.iter_rows()
             while (row := _next_row(rows, path)) is not None:

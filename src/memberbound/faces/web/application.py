@@ -145,13 +145,15 @@ async def upload(
     encoding: Annotated[
         str, Query(max_length=40, description="Of a CSV file; empty: detected.")
     ] = "",
+    sheet: Annotated[str, Query(max_length=100, description="Of an Excel file.")] = "",
 ) -> Answer:
     """Keep a table (.csv, .parquet, .arrow, .xlsx, .dta, .sav, …) while the server lives.
 
     Or a model for ``audit`` (.skops, .onnx), of a kind that runs nothing when it is read.
     """
     try:
-        added = await state.uploads.add(name, request.stream(), _disconnection(request), encoding)
+        left = _disconnection(request)
+        added = await state.uploads.add(name, request.stream(), left, encoding, sheet)
         return added.to_dict()
     except ClientDisconnect:
         raise RefusedError(400, "the upload was given up.") from None

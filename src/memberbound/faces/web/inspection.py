@@ -24,7 +24,12 @@ _CHUNK = 2**20
 
 
 def inspect(
-    path: Path, *, encoding: str | None = None, most_bytes: int, most_columns: int
+    path: Path,
+    *,
+    encoding: str | None = None,
+    sheet: str | None = None,
+    most_bytes: int,
+    most_columns: int,
 ) -> dict[str, Any]:
     """Return the number of rows of a table, and the names and roles of its columns.
 
@@ -36,7 +41,7 @@ def inspect(
     if size > most_bytes:
         raise InputError(f"{path} must be at most {format_size(most_bytes)} unpacked. {_REMEDY}")
     _check_columns(path, columns, most_columns)
-    with open_table(path, encoding=encoding) as table:
+    with open_table(path, sheet, encoding=encoding) as table:
         _check_columns(path, len(table.columns), most_columns)
         count = table.run(lambda: table.expr.count().to_pyarrow()).as_py()
         found = [{"name": name, "role": r.role} for name, r in table.readings().items()]

@@ -101,6 +101,8 @@ class Jobs:
             raise InputError("the CSV files of a job must share one encoding, got several.")
         if "encoding" in declaration.by_name and encodings - {None}:
             (arguments["encoding"],) = encodings
+        if table is not None and table.sheet and "database_table" in declaration.by_name:
+            arguments["database_table"] = table.sheet
         texts = {name: arguments.pop(name) for name in options.documents if name in arguments}
         documents = {name: f"{name}.yaml" for name in texts}
         named = {name: upload.name for name, upload in files.items()} | documents

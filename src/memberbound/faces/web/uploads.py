@@ -26,6 +26,7 @@ from memberbound.tables.foreign_files import FOREIGN_ENDINGS
 from memberbound.tables.source import CONVERSIONS
 
 _TEXTS = (".csv", ".tsv", ".csv.gz")
+_WORKBOOKS = (".xlsx", ".xlsm")
 _TABLES = (*_TEXTS, ".parquet", ".arrow", ".feather", *FOREIGN_ENDINGS)
 #: Model formats that execute no code when read; others are for the command line only.
 _MODELS = (".skops", ".onnx")
@@ -44,6 +45,7 @@ class Upload:
     rows: int | None
     columns: list[dict[str, str]]
     encoding: str | None = None
+    sheet: str | None = None
 
     @property
     def is_text(self) -> bool:
@@ -87,7 +89,12 @@ class Uploads:
         shutil.rmtree(upload.path.parents[1], ignore_errors=True)
 
     async def add(
-        self, name: str, stream: AsyncIterator[bytes], left: Left, encoding: str = ""
+        self,
+        name: str,
+        stream: AsyncIterator[bytes],
+        left: Left,
+        encoding: str = "",
+        sheet: str = "",
     ) -> Upload:
         """Store a stream of bytes as a table or a model; a refused one leaves nothing behind.
 
@@ -96,6 +103,7 @@ class Uploads:
         shown = display_name(name)
         ending = ending_of(shown)
         declared = encoding if ending in _TEXTS and codec_named(encoding or None) else None
+        chosen = sheet or None if ending in _WORKBOOKS else None
         id = secrets.token_urlsafe(16)
         folder = self._folder / id
         try:
@@ -103,11 +111,13 @@ class Uploads:
             size = await self._store(stream, path)
             content: dict[str, Any] = {"rows": None, "columns": []}
             if ending not in (*_MODELS, *_RECORDS):  # these are read in the job
-                content = await unless_left(left, self._inspect(folder, path, shown, declared))
+                content = await unless_left(
+                    left, self._inspect(folder, path, shown, declared, chosen)
+                )
         except BaseException:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             raise
-        upload = Upload(id, shown, path, size, **content, encoding=declared)
+        upload = Upload(id, shown, path, size, **content, encoding=declared, sheet=chosen)
         self._uploads[id] = upload
         while len(self._uploads) > self._limits.kept_files:
             self.delete(next(iter(self._uploads)))
@@ -131,7 +141,7 @@ class Uploads:
         return size
 
     async def _inspect(
-        self, folder: Path, path: Path, shown: str, encoding: str | None
+        self, folder: Path, path: Path, shown: str, encoding: str | None, sheet: str | None
     ) -> dict[str, Any]:
         limits = self._limits
         relative = f"../{INPUTS}/{path.name}"
@@ -141,6 +151,7 @@ class Uploads:
             "table": relative,
             "options": {
                 "encoding": encoding,
+                "sheet": sheet,
                 "most_bytes": limits.upload_bytes,
                 "most_columns": limits.columns,
             },

@@ -48,11 +48,12 @@ export const post = (path, body, signal) =>
     signal,
   });
 
-/** Send a file as it is, of an encoding; `progress` is called with a share between 0 and 1, `signal` stops it. */
-export function upload(file, encoding, progress, signal) {
+/** Send a file as it is, with the encoding or the sheet to read; `progress` is called with a share between 0 and 1, `signal` stops it. */
+export function upload(file, { encoding, sheet }, progress, signal) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
-    request.open("POST", `/api/files?name=${encodeURIComponent(file.name)}&encoding=${encoding}`);
+    const query = new URLSearchParams({ name: file.name, encoding, sheet });
+    request.open("POST", `/api/files?${query}`);
     request.setRequestHeader("Content-Type", "application/octet-stream");
     request.upload.addEventListener("progress", (event) => {
       if (event.lengthComputable) progress(event.loaded / event.total);

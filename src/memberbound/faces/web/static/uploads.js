@@ -58,6 +58,11 @@ export class FilePanel {
       ENCODINGS.map((name) => element("option", { value: name }, name.toUpperCase() || "detected")),
     );
     this.encoded = element("label", { class: "quiet", hidden: true }, "Its encoding ", this.encoding);
+    this.sheet = element("input", {
+      class: "small",
+      onchange: () => this.sent && this.send(this.sent),
+    });
+    this.sheeted = element("label", { class: "quiet", hidden: true }, "Its sheet ", this.sheet);
     this.node = element(
       "div",
       { class: "upload" },
@@ -70,6 +75,7 @@ export class FilePanel {
             "No file at hand? Try it with made-up people.",
           ),
         this.encoded,
+        this.sheeted,
       ),
       this.status,
     );
@@ -93,7 +99,7 @@ export class FilePanel {
     try {
       const received = await upload(
         file,
-        this.encoding.value,
+        { encoding: this.encoding.value, sheet: this.sheet.value },
         (share) => {
           bar.value = share;
           if (share === 1) {
@@ -130,6 +136,7 @@ export class FilePanel {
   #take(file) {
     this.file = file;
     this.encoding.value = file.encoding ?? "";
+    this.sheet.value = file.sheet ?? "";
     this.#mayBeEncoded(file);
     const size = file.rows === null ? "" : `${count(file.rows)} rows, ${count(file.columns.length)} columns, `;
     fill(
@@ -150,9 +157,10 @@ export class FilePanel {
     this.chosen(file);
   }
 
-  /** Only CSV files have encodings to choose. */
+  /** Only CSV files have encodings to choose, only workbooks sheets. */
   #mayBeEncoded({ name }) {
     this.encoded.hidden = !/\.(csv|tsv|csv\.gz)$/i.test(name);
+    this.sheeted.hidden = !/\.xls[xm]$/i.test(name);
   }
 
   forget() {
