@@ -20,6 +20,7 @@ they are better informed than *bounds*.  *real* is trained on the real rows.
 from __future__ import annotations
 
 import argparse
+import importlib
 import itertools
 import json
 import resource
@@ -29,18 +30,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import log_loss, roc_auc_score
+from synthetic_rivals import RIVALS, contingency
 from threadpoolctl import threadpool_limits
 
 from memberbound import synthesize
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.all_rows.marginals import IntArray, draw, project
-from memberbound.release.all_rows.tree import select_forest
+from memberbound.release.all_rows.marginals import IntArray
 from memberbound.release.budget import Budget
 
 ETAS = (0.01, 0.05, 0.1)
@@ -112,119 +114,86 @@ def split(table: pd.DataFrame, run: int, rows: int | None) -> tuple[pd.DataFrame
 
 # ── Codes: numbers and labels as a public scheme sees them ────────────────────────────────────────
 
+_ABSENT = ("NULL", "NA", "?", "None", "none", "nan", "<NA>", "NaT")
+#: Bins of a number; labels of a column, the rarest of which count as one.
+_BINS, _MOST_LABELS = 10, 64
+#: Categories that an owner might list.
+_MOST_LISTED = 400
+
 
 def _numbers(column: pd.Series[Any]) -> FloatArray:
-    return pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    """Return numbers, and days since 1970 where a column holds dates."""
+    numbers = pd.to_numeric(column, errors="coerce")
+    if numbers.isna().all() and column.notna().any():
+        dates = pd.to_datetime(column.astype(str), errors="coerce", format="ISO8601")
+        numbers = (dates - pd.Timestamp(0)) / pd.Timedelta(days=1)
+    return numbers.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def _labels(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Return texts; numbers are written alike, whatever their type."""
     text = column.astype(object).where(column.notna(), _MISSING).astype(str)
-    absent = ("NULL", "NA", "?", "None", "none", "nan", "<NA>")
-    return text.where(~text.isin(absent), _MISSING)
+    numbers = pd.to_numeric(column, errors="coerce")
+    written = numbers.map(lambda value: f"{value:g}", na_action="ignore")
+    return text.where(numbers.isna(), written).where(~text.isin(_ABSENT), _MISSING)
 
 
 class Coding:
-    """Ten bins of a column of numbers, or the labels of any other, from the real rows."""
+    """Ten bins of a column of numbers or dates, or the labels of any other, from the real rows.
+
+    A text in a column of numbers counts as missing.
+    """
 
     def __init__(self, column: pd.Series[Any]) -> None:
         numbers = _numbers(column)
         there = ~np.isnan(numbers)
-        self.edges = None
-        self.is_number = bool(there.mean() > 0.3 and len(np.unique(numbers[there])) > 12)
+        self.of_numbers = bool(there.mean() > 0.3)
+        self.is_number = self.of_numbers and len(np.unique(numbers[there])) > _BINS + 2
         if self.is_number:
-            self.edges = np.unique(np.quantile(numbers[there], np.arange(1, 10) / 10))
-        self.labels = sorted(set(_labels(column)) if self.edges is None else ())
-        self.count = len(self.labels) + 1 if self.edges is None else len(self.edges) + 2
+            self.edges = np.unique(np.quantile(numbers[there], np.arange(1, _BINS) / _BINS))
+            self.count = len(self.edges) + 2
+            return
+        kept = self._kept(column).value_counts().index[: _MOST_LABELS - 1]
+        self.labels = {label: k for k, label in enumerate(sorted(kept))}
+        self.count = len(self.labels) + 1
+
+    def _kept(self, column: pd.Series[Any]) -> pd.Series[Any]:
+        labels = _labels(column)
+        return labels.where(~np.isnan(_numbers(column)), _MISSING) if self.of_numbers else labels
 
     def codes(self, column: pd.Series[Any]) -> IntArray:
         """Return the bin or label of every value; the last code is for anything else."""
-        if self.edges is None:
-            known = {label: k for k, label in enumerate(self.labels)}
-            return _labels(column).map(known).fillna(len(known)).to_numpy(dtype=np.int64)
+        last = self.count - 1
+        if not self.is_number:
+            return self._kept(column).map(self.labels).fillna(last).to_numpy(dtype=np.int64)
         numbers = _numbers(column)
         places = np.searchsorted(self.edges, numbers, side="right")
-        return np.where(np.isnan(numbers), self.count - 1, places)
+        return np.where(np.isnan(numbers), last, places)
 
 
-def bounds_of(table: pd.DataFrame) -> dict[str, object]:
-    """Return what an owner might know: categories, and ends of ranges."""
+def bounds_of(table: pd.DataFrame, *, edges: bool = False) -> dict[str, object]:
+    """Return what an owner might know: categories, ends of ranges, and ``edges`` inside them."""
     bounds: dict[str, object] = {}
     for name in table.columns:
-        column = table[name]
+        column, coding = table[name], Coding(table[name])
         numbers = _numbers(column)
         there = numbers[~np.isnan(numbers)]
-        if len(there) > 0.3 * len(column) and len(np.unique(there)) > 2:
-            bounds[name] = [float(there.min()), float(there.max())]
-        elif column.nunique() <= 400 and not str(column.iloc[0]).startswith("20"):
+        if coding.of_numbers and len(np.unique(there)) > 2:
+            ends = [float(there.min()), float(there.max())]
+            if pd.to_numeric(column, errors="coerce").isna().all():
+                days = [np.floor(ends[0]), np.ceil(ends[1])]
+                bounds[name] = [str(np.datetime64(int(day), "D")) for day in days]
+                continue
+            inner = [] if not coding.is_number else coding.edges
+            inner = sorted({*ends, *(float(edge) for edge in inner)})
+            bounds[name] = {"edges": inner} if edges and coding.is_number else ends
+        elif column.nunique() <= _MOST_LISTED:
             bounds[name] = {"categories": sorted(set(column.dropna().astype(str)))}
     return bounds
 
 
-# ── Rivals, on public bins ────────────────────────────────────────────────────────────────────────
-
-
-def _counts(codes: list[IntArray], sizes: list[int]) -> FloatArray:
-    places = np.ravel_multi_index(codes, sizes)
-    return np.bincount(places, minlength=int(np.prod(sizes))).reshape(sizes).astype(np.float64)
-
-
-def _columns_given_class(
-    codes: list[IntArray], sizes: list[int], goal: IntArray, scale: float, draws: Any
-) -> list[FloatArray]:
-    tables = []
-    for column, size in zip(codes, sizes, strict=True):
-        noisy = _counts([column, goal], [size, 2])
-        tables.append(project(noisy + draws.normal(0, scale, noisy.shape), float(len(goal))))
-    groups = np.mean([table.sum(axis=0) for table in tables], axis=0)
-    return [table * (groups / np.maximum(table.sum(axis=0), 1e-9)) for table in tables]
-
-
-def independent(
-    codes: list[IntArray], sizes: list[int], goal: IntArray, mu: float, draws: np.random.Generator
-) -> tuple[list[IntArray], IntArray]:
-    """Return columns that are independent given the class."""
-    scale = np.sqrt(2 * len(codes)) / mu
-    tables = _columns_given_class(codes, sizes, goal, scale, draws)
-    groups = draw(tables[0].sum(axis=0)[None], np.zeros(len(goal), dtype=np.int64), draws)
-    return [draw(table.T + 1e-9, groups, draws) for table in tables], groups
-
-
-def tree(
-    codes: list[IntArray], sizes: list[int], goal: IntArray, mu: float, draws: np.random.Generator
-) -> tuple[list[IntArray], IntArray]:
-    """Return rows of a tree of (parent, child, class) triples: shares 0.45, 0.1, 0.45 of μ²."""
-    count, rows = len(codes), len(goal)
-    first = np.sqrt(2 * count / 0.45) / mu
-    tables = _columns_given_class(codes, sizes, goal, first, draws)
-    groups = tables[0].sum(axis=0)
-    pairs = list(itertools.combinations(range(count), 2))
-    scores = np.zeros((count, count))
-    for a, b in pairs:
-        expected = tables[a][:, None] * tables[b][None] / groups
-        exact = _counts([codes[a], codes[b], goal], [sizes[a], sizes[b], 2])
-        scores[a, b] = np.abs(exact - expected).sum()
-    noisy = scores + draws.normal(0, 2 * np.sqrt(len(pairs) / 0.1) / mu, scores.shape)
-    upper = np.triu_indices(count, 1)
-    scores[upper] = noisy[upper] - noisy[upper].min() + 1.0
-    scale = np.sqrt(2 * (count - 1) / 0.45) / mu
-    labels = draw(groups[None], np.zeros(rows, dtype=np.int64), draws)
-    drawn: dict[int, IntArray] = {}
-    for child, parent in select_forest(scores):
-        given = tables[child].T / np.maximum(tables[child].sum(axis=0), 1e-9)[:, None]
-        if parent is None:
-            drawn[child] = draw(given + 1e-9, labels, draws)
-            continue
-        shape = [sizes[parent], sizes[child], 2]
-        exact = _counts([codes[parent], codes[child], goal], shape)
-        joint = project(exact + draws.normal(0, scale, shape), float(rows))
-        laws = np.moveaxis(joint, 2, 1) + scale * np.sqrt(sizes[child]) * given[None]
-        which = drawn[parent] * 2 + labels
-        drawn[child] = draw(laws.reshape(-1, sizes[child]) + 1e-9, which, draws)
-    return [drawn[column] for column in range(count)], labels
-
-
-RIVALS = {"independent": independent, "tree": tree}
-METHODS = ("real", "no bounds", "bounds", *RIVALS)
+#: Ways of ours, and rivals.
+METHODS = ("real", "no bounds", "bounds", "edges", "no target", *RIVALS)
 
 
 # ── Scores ────────────────────────────────────────────────────────────────────────────────────────
@@ -259,18 +228,20 @@ def distances(real: list[IntArray], new: list[IntArray], sizes: list[int]) -> tu
     """Return the mean and the largest total variation of two columns."""
     found = []
     for a, b in itertools.combinations(range(len(real)), 2):
-        tables = [_counts([t[a], t[b]], [sizes[a], sizes[b]]) / len(t[a]) for t in (real, new)]
+        tables = [contingency([t[a], t[b]], [sizes[a], sizes[b]]) / len(t[a]) for t in (real, new)]
         found.append(0.5 * float(np.abs(tables[0] - tables[1]).sum()))
     return float(np.mean(found)), max(found)
 
 
 def contradictions(name: str, real: pd.DataFrame, new: pd.DataFrame) -> float | None:
-    """Return the share of new rows with a pair of values that a real function excludes."""
+    """Return the share of new rows with two real values that never occur together in real rows."""
     wrong = []
     for a, b in FUNCTIONS.get(name, ()):
-        known = set(zip(_labels(real[a]), _labels(real[b]), strict=True))
+        firsts, seconds = _labels(real[a]), _labels(real[b])
+        known = set(zip(firsts, seconds, strict=True))
+        both = set(itertools.product(set(firsts), set(seconds)))
         drawn = zip(_labels(new[a]), _labels(new[b]), strict=True)
-        wrong.append(np.mean([pair not in known for pair in drawn]))
+        wrong.append(np.mean([pair in both and pair not in known for pair in drawn]))
     return max(wrong, default=None)
 
 
@@ -284,8 +255,20 @@ class Task:
     target: str
 
 
-def measure_one(task: Task, method: str, eta: float, run: int) -> dict[str, Any]:
-    """Return the scores of one method on one split."""
+def draw_rows(
+    train: pd.DataFrame, target: str | None, eta: float, bounds: Any, seed: int | None
+) -> pd.DataFrame:
+    """Return new rows of ``synthesize``, without the comparison for their owner."""
+    verb = importlib.import_module("memberbound.verbs.synthesize")
+    with mock.patch.object(verb, "_fidelity", return_value=None):
+        made = synthesize(train, target=target, eta=eta, bounds=bounds, insecure_seed=seed)
+    return made.table
+
+
+def measure_one(
+    task: Task, method: str, eta: float, run: int, seed: int | None = None
+) -> dict[str, Any]:
+    """Return the scores of one method on one split; ``seed`` makes the noise repeatable."""
     train, test, target = task.train, task.test, task.target
     last = sorted(set(train[target]))[-1]
     codings = {c: Coding(train[c]) for c in train.columns if c != target}
@@ -305,8 +288,9 @@ def measure_one(task: Task, method: str, eta: float, run: int) -> dict[str, Any]
     else:
         new = train
         if method != "real":
-            bounds = bounds_of(train) if method == "bounds" else None
-            new = synthesize(train, target=target, eta=eta, bounds=bounds).table
+            bounds = None if method == "no bounds" else bounds_of(train, edges=method == "edges")
+            goal_name = None if method == "no target" else target
+            new = draw_rows(train, goal_name, eta, bounds, seed)
             wrong = contradictions(task.name, train, new)
             extra = {} if wrong is None else {"contradictions": wrong}
         seconds = time.process_time() - start

@@ -24,11 +24,10 @@ from memberbound.release.all_rows import (
     networks,
     probabilities,
     summaries,
-    synthetic,
     training,
 )
 from memberbound.release.all_rows import network_training as networks_training
-from memberbound.release.all_rows.bounds import Range
+from memberbound.release.all_rows.bounds import Categories, Range
 from memberbound.release.all_rows.clipping import (
     clipped_residuals,
     on_grid,
@@ -132,8 +131,8 @@ def test_the_slack_covers_coordinates_and_names(rows):
     assert F(CLASS_SLACK) == F(1e-9)
     slack = release_slack(rows)
     draws = {"draws": lambda *_: rows}
-    public = {"a": synthetic.Range(0.0, 1.0)}
-    known = synthetic.Categories(("no", "yes"))
+    public = {"a": Range(0.0, 1.0)}
+    known = Categories(("no", "yes"))
     assert training._slack([], public, known, classifier=True, **draws).total == slack
     for features in ([], ["a"]):
         # Classes that are released by name: one of a single person with probability 1e-9.

@@ -12,7 +12,7 @@ from tests.oracle.synthetic_parts import measure_every_part
 from tests.oracle.training import PUBLIC, people
 
 from memberbound.errors import InputError
-from memberbound.release.all_rows import label_model, synthetic
+from memberbound.release.all_rows import label_model, measurements
 from memberbound.release.all_rows.bounds import Categories, Range
 from memberbound.release.all_rows.cells import (
     FORMATS,
@@ -97,10 +97,10 @@ def ranked(rows, model, maps, cuts):
 
 TWINS = {
     "none": lambda patch: None,
-    "scores": lambda patch: patch(synthetic, "pair_score", squares),
+    "scores": lambda patch: patch(measurements, "pair_score", squares),
     "pairs": lambda patch: patch(LabelledRows, "counts", counted_twice(LabelledRows.counts)),
-    "hits": lambda patch: patch(synthetic, "hit_counts", ranked),
-    "histograms": lambda patch: patch(synthetic, "HISTOGRAM_MOVES", 1.0),
+    "hits": lambda patch: patch(measurements, "hit_counts", ranked),
+    "histograms": lambda patch: patch(measurements, "HISTOGRAM_MOVES", 1.0),
     "weights": lambda patch: patch(Persons, "weights", property(lambda self: np.ones(self.rows))),
 }
 
@@ -162,7 +162,7 @@ def test_scales_are_those_of_the_shares():
 @pytest.mark.parametrize("columns", [1, 2, 3, 20, 60])
 def test_shares_of_the_budget_add_up(columns, target):
     for records, mu in itertools.product((50, 5000, 10**6), (0.05, 0.25, 2.0)):
-        shares = synthetic.budget_shares(records, mu, columns, columns // 2, target=target)
+        shares = measurements.budget_shares(records, mu, columns, columns // 2, target=target)
         assert sum(shares.values()) == pytest.approx(1.0)
         assert min(shares.values()) > 0
         assert ("calibration" in shares) is target

@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 #: Formats of numbers: this many decimals, more decimals, a day, a time.
 Writing = Literal["0", "1", "2", "3", "more", "day", "time"]
 FORMATS: tuple[Writing, ...] = ("0", "1", "2", "3", "more", "day", "time")
-#: Number of linear cells of a range; maximum number of cells of a numeric column.
-_LINEAR = 64
+#: Number of linear cells of a range, at least and at most; maximum number of cells of a numeric
+#: column.
+LINEAR, MOST_LINEAR = 64, 1024
 #: Ranges of at most this many values have a cell per value.
 _MOST_VALUES = 500
 #: … and texts among numbers that get a cell.
 MOST_TEXTS = 8
-MOST_CELLS = 512
+MOST_CELLS = 1200
 #: Number of octaves below the largest end of a range with their own edge.
 _OCTAVES = 16
 #: Share of the numbers that may have more decimals than the column is written with.
@@ -280,13 +281,15 @@ def written_as(noisy: FloatArray, scale: float) -> Writing:
 # ── Cells of public columns ───────────────────────────────────────────────────────────────────────
 
 
-def public_column(name: str, bound: Range | Categories, writing: Writing = "more") -> Cells:
-    """Return the cells of a column with public bounds."""
+def public_column(
+    name: str, bound: Range | Categories, writing: Writing = "more", linear: int = LINEAR
+) -> Cells:
+    """Return the cells of a column with public bounds; ``linear`` are those of a wide range."""
     if isinstance(bound, Categories):
         return CategoryCells(name, tuple(label for label in bound.labels if label), bound.form)
     if bound.edges:
         return NumberCells(name, *_public_edges(bound.edges, writing), writing, bound.form)
-    return NumberCells(name, *_edges(bound.low, bound.high, writing), writing, bound.form)
+    return NumberCells(name, *_edges(bound.low, bound.high, writing, linear), writing, bound.form)
 
 
 def _public_edges(edges: tuple[float, ...], writing: Writing) -> tuple[tuple[float, ...], float]:
@@ -304,7 +307,9 @@ def _public_edges(edges: tuple[float, ...], writing: Writing) -> tuple[tuple[flo
     return (*first.tolist(), float(last)), step
 
 
-def _edges(low: float, high: float, writing: Writing) -> tuple[tuple[float, ...], float]:
+def _edges(
+    low: float, high: float, writing: Writing, linear: int
+) -> tuple[tuple[float, ...], float]:
     """Return the edges of a range's cells and the step of its values.
 
     Linear edges, octaves towards 0, and 0 itself; every value if there are few enough.  Edges lie
@@ -318,13 +323,13 @@ def _edges(low: float, high: float, writing: Writing) -> tuple[tuple[float, ...]
         if round((high - low) / step) <= _MOST_VALUES:
             count = round((high - low) / step)
             return tuple(low + (k - 0.5) * step for k in range(count + 1)), step
-    linear = np.linspace(low, high, _LINEAR + 1)
+    even = np.linspace(low, high, linear + 1)
     size = max(abs(low), abs(high))
     octaves = size * 2.0 ** -np.arange(1.0, _OCTAVES)
     least = step if step > 0 else size * 2.0**-_OCTAVES
     # The ends may be codes, or caps that many people share.
     ends = [low + step, high - step] if step > 0 else []
-    inner = np.concatenate([linear, octaves, -octaves, [0.0, least], ends])
+    inner = np.concatenate([even, octaves, -octaves, [0.0, least], ends])
     if step > 0:
         inner = np.rint(inner / step) * step
     inner = np.unique([low, *inner[(inner > low) & (inner < high)], high])

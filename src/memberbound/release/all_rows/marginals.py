@@ -192,6 +192,10 @@ def _equal_runs(mass: FloatArray, most: int, least: float) -> IntArray:
     """
     if len(mass) <= most:
         return np.arange(len(mass))
+    filled = mass > 0
+    if 0 < filled.sum() <= most:
+        # Empty cells join the run before them.
+        return np.asarray(np.maximum(np.cumsum(filled) - 1, 0))
     total = max(float(mass.sum()), 1e-9)
     heavy = mass >= total / most
     light = np.where(heavy, 0.0, mass)

@@ -58,6 +58,41 @@ def select_forest(scores: FloatArray) -> list[tuple[int, int | None]]:
     return list(parents.items())
 
 
+def keep_edges(scores: FloatArray, blocks: IntArray, scale_of_one: float) -> FloatArray:
+    """Return the scores, those of edges that are not worth their noise set to 0.
+
+    ``scores`` is an upper triangle, less what noise costs if every edge of a tree is measured.
+    Edges share the budget, so that a weak one costs the strong ones: kept are the strongest ones
+    for which the sum of the scores, less the noise of all, is largest.  ``scale_of_one`` is the
+    noise of a single pair.
+    """
+    forest = select_forest(scores)
+    edges = [(min(a, b), max(a, b)) for a, b in forest if b is not None]
+    if not edges:
+        return scores
+    sizes = np.array([float(blocks[a] * blocks[b]) for a, b in edges])
+    full = _NOISE_LEFT * scale_of_one * math.sqrt(len(blocks) - 1)
+    gains = np.array([scores[edge] for edge in edges]) + full * sizes
+    order = np.argsort(-gains, kind="stable")
+    # The noise of an optimal allocation (share_noise) over the first edges.
+    noise = _NOISE_LEFT * scale_of_one * np.cumsum(sizes[order] ** (2 / 3)) ** 1.5
+    best = int((np.cumsum(gains[order]) - noise).argmax())
+    kept = np.zeros_like(scores)
+    for index in order[: best + 1].tolist():
+        kept[edges[index]] = max(scores[edges[index]], 1e-9)
+    return kept
+
+
+def share_noise(sizes: Sequence[int], weights: Sequence[float] = ()) -> FloatArray:
+    """Return the parts of a share of μ² that tables of these sizes get, adding up to at most 1.
+
+    The total error is least where noise falls with the cube root of the number of cells.
+    """
+    counts = np.array(sizes, dtype=np.float64) * np.array(weights or np.ones(len(sizes)))
+    parts = counts ** (2 / 3)
+    return np.asarray(parts / (max(float(parts.sum()), 1.0) * (1 + 2.0**-30)))
+
+
 def select_further(
     scores: FloatArray, score_scale: float, cells: FloatArray, scale_of_one: float, most: int
 ) -> list[int]:

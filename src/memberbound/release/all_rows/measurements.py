@@ -1,0 +1,402 @@
+"""Measure discretised rows for a synthetic table: one-way counts, selected pairs, labels.
+
+:class:`Measurements` takes the secret rows, the budget and its shares, and returns estimates made
+of noisy numbers alone.  How the budget is shared is a function of public numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from memberbound.numerics.rounding import FloatArray, up
+from memberbound.release.all_rows.cells import CategoryCells, Cells
+from memberbound.release.all_rows.histograms import counted
+from memberbound.release.all_rows.label_model import (
+    LabelModel,
+    calibrate,
+    fit_label_model,
+    hit_counts,
+    score_cuts,
+)
+from memberbound.release.all_rows.marginals import (
+    IntArray,
+    LabelledRows,
+    ReleasedColumn,
+    estimate_cells,
+    estimate_pair,
+    estimate_steps,
+    merge,
+    pair_counts,
+    project,
+)
+from memberbound.release.all_rows.tree import (
+    Pair,
+    PairModel,
+    keep_edges,
+    noise_price,
+    pair_score,
+    select_forest,
+    select_further,
+    share_noise,
+)
+from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums
+from memberbound.tables.shards import Shards
+
+#: Kinds of measurements, as the shares of the budget are named.
+_TARGET, _CELLS, _COLUMNS, _CALIBRATION = "target", "cells", "columns", "calibration"
+_SCORES, _PAIRS = "scores of pairs", "pairs"
+_FURTHER_SCORES, _FURTHER = "scores of further pairs", "further pairs"
+#: Shares of μ² that do not depend on the table.
+_FIXED = {_TARGET: 0.02, _CELLS: 0.12, _CALIBRATION: 0.05, _SCORES: 0.05, _FURTHER_SCORES: 0.04}
+#: Signals (μ·records/√columns) between which pairs, and further pairs, take over from columns.
+_PAIR_SIGNALS, _FURTHER_SIGNALS = (200.0, 2000.0), (450.0, 1500.0)
+#: What the columns get of the rest at the two ends; of what they leave, what further pairs get.
+_COLUMN_SHARES, _FURTHER_SHARES = (0.85, 0.5), (0.0, 0.6)
+#: Pairs are measured only if the noise of a score is below this share of the records.
+_LARGEST_SCORE_NOISE = 0.25
+#: Bins of a column with neighbouring cells, and of any other; groups of the target; blocks.
+_MOST_BINS, _MOST_LABEL_BINS, _MOST_GROUPS, _MOST_BLOCKS = 12, 40, 16, 32
+#: Beside heavy cells, bins may be smaller than an equal share, down to this many noise scales.
+_BIN_SCALES = 6.0
+#: A column with this many cells more than bins is not worth merging.
+_FEW_MORE = 4
+#: Further pairs, for every column.
+_FURTHER_PER_COLUMN = 2
+#: (Bin, group) counts of a column, and counts of all pairs per column, at most.
+MOST_COUNTED = (_MOST_LABEL_BINS + _FEW_MORE) * _MOST_GROUPS
+MOST_PAIR_CELLS = (1 + _FURTHER_PER_COLUMN) * _MOST_BLOCKS**2
+#: A pair with this share of the largest possible score may be a function: it is measured finer.
+_FUNCTION_SHARE = 0.65
+#: … and its error counts this many times.
+_FUNCTION_WEIGHT = 3.0
+#: … if one of its columns has at most this many values.
+_MOST_CODES = 20
+#: … It is estimated by steps, where one column has this many times as many values.
+_STEP_ROWS = 3
+#: Expected distance of a pair from the truth, as a share of the records, that sets its blocks.
+_PAIR_ERROR = 0.15
+#: Other and missing values of the target are a group from this many noise scales on.
+_GROUP_SCALES = 4.0
+#: Records that a class of the target has at least.
+_LEAST_CLASS = 0.5
+#: Drawn rows that pairs and labels are fitted on, at most.
+_FITTED_ROWS = 20_000
+
+
+def budget_shares(
+    records: int, mu: float, columns: int, large: int, *, target: bool
+) -> dict[str, float]:
+    """Return how μ² is shared between measurements, from public numbers alone.
+
+    ``columns`` does not count the target; ``large`` of them have too many cells to be counted with
+    the target one by one.
+
+    Examples:
+        >>> shares = budget_shares(40_000, 0.25, 14, 5, target=True)
+        >>> {name: round(shares[name], 2) for name in ("columns", "pairs", "further pairs")}
+        {'columns': 0.36, 'pairs': 0.14, 'further pairs': 0.22}
+    """
+    signal = mu * records / math.sqrt(columns)
+    count = columns * (columns - 1) // 2
+    noise = 2.0 * math.sqrt(count / _FIXED[_SCORES]) / mu
+    parts = [_TARGET, _CALIBRATION] if target else []
+    parts += [_CELLS] if large else []
+    pairs = columns > 1 and noise < _LARGEST_SCORE_NOISE * records
+    further = pairs and columns > 2 and signal > _FURTHER_SIGNALS[0]
+    parts += [_SCORES] if pairs else []
+    parts += [_FURTHER_SCORES] if further else []
+    shares = {name: share for name, share in _FIXED.items() if name in parts}
+    rest = 1.0 - sum(shares.values())
+    if not pairs:
+        return {**shares, _COLUMNS: rest}
+    shares[_COLUMNS] = rest * _between(signal, _PAIR_SIGNALS, _COLUMN_SHARES)
+    rest -= shares[_COLUMNS]
+    if further:
+        part = rest * _between(signal, _FURTHER_SIGNALS, _FURTHER_SHARES)
+        return {**shares, _PAIRS: rest - part, _FURTHER: part}
+    return {**shares, _PAIRS: rest}
+
+
+def _between(signal: float, signals: tuple[float, float], values: tuple[float, float]) -> float:
+    """Return a value that moves from the first to the second with the logarithm of the signal."""
+    place = math.log(signal / signals[0]) / math.log(signals[1] / signals[0])
+    return values[0] + min(max(place, 0.0), 1.0) * (values[1] - values[0])
+
+
+def is_large(cells: Cells) -> bool:
+    """Tell whether a column has too many cells to be counted with the target one by one."""
+    return cells.ordered > _MOST_BINS + _FEW_MORE or cells.count > _MOST_LABEL_BINS + _FEW_MORE
+
+
+def _diversity(counts: FloatArray) -> float:
+    """Return the probability that two records differ (Gini and Simpson)."""
+    return float(1.0 - np.square(counts / max(counts.sum(), 1e-9)).sum())
+
+
+def _finest_maps(first: ReleasedColumn, second: ReleasedColumn) -> tuple[IntArray, IntArray]:
+    """Return maps to as many codes as a table of two columns can have: the smaller one's first."""
+    filled = [int(np.count_nonzero(column.weights)) for column in (first, second)]
+    if min(filled) > _MOST_CODES:
+        return first.block_of_cell, second.block_of_cell
+    sizes = [min(size, _MOST_BLOCKS) for size in filled]
+    large = int(filled[1] > filled[0])
+    sizes[large] = min(filled[large], _MOST_BLOCKS**2 // max(sizes[1 - large], 1))
+    a, b = (
+        merge(column.weights, column.cells.ordered, max(size, len(column.blocks)))
+        for column, size in zip((first, second), sizes, strict=True)
+    )
+    if (int(a.max()) + 1) * (int(b.max()) + 1) > _MOST_BLOCKS**2:
+        return first.block_of_cell, second.block_of_cell
+    return a, b
+
+
+def _are_steps(column: ReleasedColumn, codes: IntArray, shape: tuple[int, ...]) -> bool:
+    """Tell whether the rows of a table are neighbouring cells of a column, and many of them."""
+    ordered = column.cells.ordered
+    fine = ordered > 2 and int(codes.max()) + 1 > len(column.blocks)
+    beside = column.weights[ordered:].any() if ordered else True
+    return fine and not beside and shape[0] >= _STEP_ROWS * shape[1]
+
+
+@dataclass(eq=False)
+class Measurements:
+    """Measures the secret rows, and keeps what was paid and what is known so far.
+
+    ``rows`` are shards of :class:`LabelledRows`; ``groups`` are the target's estimated counts.
+    """
+
+    rows: Shards[LabelledRows]
+    records: int
+    budget: Budget
+    shares: Mapping[str, float]
+    target: ReleasedColumn | None = None
+    noise: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.groups = np.array([float(self.records)])
+
+    def sums(
+        self, name: str, *, sensitivity: float, times: int = 1, part: float = 1.0
+    ) -> NoisySums:
+        """Return the noise that a part of a share of the budget pays for, and note its scale."""
+        wanted = min(part * self.shares[name], self.budget.left)
+        sums = self.budget.take(name, wanted).sums(sensitivity=sensitivity, times=times)
+        self.noise[name] = max(sums.scale, self.noise.get(name, 0.0))
+        return sums
+
+    def measure_target(self, cells: Cells) -> None:
+        """Measure the target, and find its groups: classes that stand out, or ranges of numbers."""
+        sums = self.sums(_TARGET, sensitivity=HISTOGRAM_MOVES)
+        exact = self.rows.sum(_group_counts, cells.count)
+        weights = estimate_cells(cells, sums.measure(exact), sums.scale, float(self.records))
+        counts = weights
+        if isinstance(cells, CategoryCells):
+            # Every class is a group, however few records the noise leaves it; other and missing
+            # values only if they stand out.
+            named = np.arange(cells.count) < len(cells.labels)
+            weights = np.where(named, np.maximum(weights, _LEAST_CLASS), weights)
+            counts = np.where(named | (weights >= _GROUP_SCALES * sums.scale), weights, 0.0)
+        groups = merge(counts, cells.ordered, _MOST_GROUPS)
+        alone = np.arange(int(groups.max()) + 1)
+        none = np.zeros((0, 1))
+        self.target = ReleasedColumn(cells, weights, groups, alone, none, sums.scale)
+        self.groups = np.maximum(self.target.blocks, _LEAST_CLASS)
+        self.rows = self.rows.map(LabelledRows.with_groups, groups)
+
+    def measure_one_way(self, cells: Sequence[Cells]) -> list[ReleasedColumn]:
+        """Measure every column with the target's groups, in bins."""
+        bins = [np.arange(column.count) for column in cells]
+        fine: dict[int, FloatArray] = {}
+        large = [place for place, column in enumerate(cells) if is_large(column)]
+        if large:
+            sums = self.sums(_CELLS, sensitivity=HISTOGRAM_MOVES, times=len(large))
+            cliques = [(place,) for place in large]
+            exact = self.rows.sum(LabelledRows.counts, cliques, bins)
+            for place, counts in zip(large, exact, strict=True):
+                column = cells[place]
+                fine[place] = estimate_cells(
+                    column, sums.measure(counts), sums.scale, float(self.records)
+                )
+                most = _MOST_BINS if column.ordered else _MOST_LABEL_BINS
+                least = _BIN_SCALES * sums.scale
+                bins[place] = merge(fine[place], column.ordered, most, least)
+        counting = self.sums(_COLUMNS, sensitivity=HISTOGRAM_MOVES, times=len(cells))
+        cliques = [(place,) for place in range(len(cells))]
+        exact = self.rows.sum(LabelledRows.counts, cliques, bins, len(self.groups))
+        noisy = [counting.measure(counts) for counts in exact]
+        self._sharpen_groups(noisy, counting.scale)
+        spread = counting.scale * math.sqrt(len(self.groups))
+        columns = []
+        for place, column in enumerate(cells):
+            totals = noisy[place].sum(axis=1)
+            if place in fine:
+                # Two measurements of a bin: the mean, weighted by precision.
+                number = np.bincount(bins[place])
+                known = np.bincount(bins[place], fine[place])
+                precision = spread**-2, 1 / (sums.scale**2 * number)
+                totals = (totals * precision[0] + known * precision[1]) / sum(precision)
+                totals = np.where(known > 0, totals, -math.inf)
+                inside = fine[place] / np.maximum(known, 1e-12)[bins[place]]
+                weights = inside * project(totals, float(self.records))[bins[place]]
+            else:
+                weights = estimate_cells(
+                    column, totals, spread, float(self.records), smoothed=False
+                )
+            alone = np.arange(len(totals))
+            columns.append(
+                ReleasedColumn(column, weights, bins[place], alone, noisy[place], counting.scale)
+            )
+        return columns
+
+    def _sharpen_groups(self, noisy: Sequence[FloatArray], scale: float) -> None:
+        """Estimate the groups from all columns' counts together with the target's own."""
+        if self.target is None:
+            return
+        precisions = [self.target.scale**-2, *(1 / (len(table) * scale**2) for table in noisy)]
+        counts = [self.groups, *(table.sum(axis=0) for table in noisy)]
+        mean = sum(p * c for p, c in zip(precisions, counts, strict=True)) / sum(precisions)
+        self.groups = np.maximum(project(np.asarray(mean), float(self.records)), _LEAST_CLASS)
+
+    def measure_pairs(self, columns: list[ReleasedColumn]) -> PairModel:
+        """Select and measure pairs of columns: a forest, then those that it does not explain."""
+        count, total = len(columns), float(self.records)
+        if _PAIRS not in self.shares:
+            return PairModel(tuple(columns), tuple((column, None) for column in range(count)))
+        scale = math.sqrt(2.0 * (count - 1) / self.shares[_PAIRS]) / self.budget.mu
+        most = math.sqrt(_PAIR_ERROR * total / noise_price(scale, 1))
+        most = min(max(3, int(most)), _MOST_BLOCKS)
+        columns = [column.with_blocks(most) for column in columns]
+        blocks = [column.block_of_cell for column in columns]
+        every = list(itertools.combinations(range(count), 2))
+        expected = [np.outer(columns[a].blocks, columns[b].blocks) / total for a, b in every]
+        scored = self._measure_scores(_SCORES, every, blocks, expected)
+        scores, functions = np.zeros((count, count)), np.zeros((count, count), dtype=bool)
+        for (a, b), score, table in zip(every, scored.tolist(), expected, strict=True):
+            scores[a, b] = score - noise_price(scale, table.size)
+            largest = 2 * total * min(map(_diversity, (columns[a].blocks, columns[b].blocks)))
+            functions[a, b] = functions[b, a] = score > _FUNCTION_SHARE * largest
+        counted = np.array([len(column.blocks) for column in columns])
+        scores = keep_edges(scores, counted, scale / math.sqrt(count - 1))
+        forest = select_forest(scores)
+        edges = [(parent, child) for child, parent in forest if parent is not None]
+        maps = [
+            _finest_maps(columns[a], columns[b]) if functions[a, b] else (blocks[a], blocks[b])
+            for a, b in edges
+        ]
+        weights = [_FUNCTION_WEIGHT if functions[edge] else 1.0 for edge in edges]
+        tables = self._measure_tables(_PAIRS, edges, maps, columns, weights=weights)
+        pairs = {pair.second: pair for pair in tables}
+        model = PairModel(tuple(columns), tuple((child, pairs.get(child)) for child, _ in forest))
+        if _FURTHER not in self.shares:
+            return model
+
+        known = {tuple(sorted(edge)) for edge in edges}
+        others = [pair for pair in every if pair not in known]
+        if not others:
+            return model
+        rows = min(max(self.records, 1000), _FITTED_ROWS)
+        drawn = model.cells(rows, np.random.default_rng(0))
+        predicted = []
+        for a, b in others:
+            shape = len(columns[a].blocks), len(columns[b].blocks)
+            places = blocks[a][drawn[a]] * shape[1] + blocks[b][drawn[b]]
+            counts = np.bincount(places, minlength=math.prod(shape)).reshape(shape)
+            predicted.append(np.asarray(counts * (total / rows)))
+        scored = self._measure_scores(_FURTHER_SCORES, others, blocks, predicted)
+        sizes = np.array([table.size for table in predicted], dtype=np.float64)
+        one = math.sqrt(2.0 / self.shares[_FURTHER]) / self.budget.mu
+        noise = self.noise[_FURTHER_SCORES]
+        chosen = select_further(scored, noise, sizes, one, _FURTHER_PER_COLUMN * count)
+        further = [others[index] for index in chosen]
+        maps = [(blocks[a], blocks[b]) for a, b in further]
+        likely = [predicted[index] for index in chosen]
+        tables = self._measure_tables(_FURTHER, further, maps, columns, predicted=likely)
+        return replace(model, further=tuple(tables))
+
+    def _measure_scores(
+        self,
+        name: str,
+        pairs: Sequence[tuple[int, int]],
+        maps: Sequence[IntArray],
+        expected: Sequence[FloatArray],
+    ) -> FloatArray:
+        """Measure how far pairs are from what is expected."""
+        exact = self.rows.sum(LabelledRows.counts, pairs, maps)
+        scores = [pair_score(*tables) for tables in zip(exact, expected, strict=True)]
+        sums = self.sums(name, sensitivity=up(2.0 * math.sqrt(len(pairs)), 4))
+        return sums.measure(scores)
+
+    def _measure_tables(
+        self,
+        name: str,
+        pairs: Sequence[tuple[int, int]],
+        maps: Sequence[tuple[IntArray, IntArray]],
+        columns: Sequence[ReleasedColumn],
+        *,
+        predicted: Sequence[FloatArray] = (),
+        weights: Sequence[float] = (),
+    ) -> list[Pair]:
+        """Measure pairs, large tables with less noise, and estimate consistent counts.
+
+        What is expected without them is ``predicted``, or independence.  ``weights`` say how much
+        the error of a pair counts.
+        """
+        exact = [
+            self.rows.sum(pair_counts, pair, both) for pair, both in zip(pairs, maps, strict=True)
+        ]
+        parts = share_noise([counts.size for counts in exact], weights)
+        tables = []
+        for index, ((a, b), counts, part) in enumerate(zip(pairs, exact, parts, strict=True)):
+            sums = self.sums(name, sensitivity=HISTOGRAM_MOVES, part=float(part))
+            noisy = sums.measure(counts)
+            first, second = (
+                np.bincount(codes, columns[column].weights, size).astype(np.float64)
+                for codes, column, size in zip(maps[index], (a, b), noisy.shape, strict=True)
+            )
+            if predicted:
+                table = estimate_pair(
+                    noisy, predicted[index], sums.scale, first, second, by_row=False
+                )
+            elif _are_steps(columns[a], maps[index][0], noisy.shape):
+                table = estimate_steps(noisy, sums.scale, first, second)
+            elif _are_steps(columns[b], maps[index][1], noisy.shape[::-1]):
+                table = estimate_steps(noisy.T, sums.scale, second, first).T
+            else:
+                expected = np.outer(first, second) / float(self.records)
+                table = estimate_pair(noisy, expected, sums.scale, first, second)
+            tables.append(Pair(a, b, table, maps[index]))
+        return tables
+
+    def fit_labels(self, model: PairModel) -> LabelModel | None:
+        """Fit the label model on rows that are drawn from what is known, and calibrate it."""
+        size = len(self.groups)
+        if size < 2:
+            return None
+        draws = np.random.default_rng(0)
+        rows = max(1000, min(self.records, _FITTED_ROWS // (1 if size == 2 else size // 2)))
+        cells = zip(model.columns, model.cells(rows, draws), strict=True)
+        bins = [column.bin_of_cell[drawn] for column, drawn in cells]
+        assert self.target is not None
+        numbers = self.target.cells.ordered > 0
+        fitted = fit_label_model(model.columns, self.groups, bins, numbers=numbers)
+        additive = fitted.additive(bins)
+        shares = self.groups / self.groups.sum()
+        fitted = fitted.tied(additive, shares)
+        cuts = score_cuts(fitted, additive)
+        sums = self.sums(_CALIBRATION, sensitivity=HISTOGRAM_MOVES)
+        maps = [column.bin_of_cell for column in model.columns]
+        noisy = sums.measure(self.rows.sum(hit_counts, fitted, maps, cuts))
+        fitted = calibrate(fitted, additive, self.groups, cuts, (noisy, sums.scale))
+        if not numbers:
+            fitted = fitted.sharpened(self.records * (1 - float(shares.max())))
+        return fitted.tied(additive, shares)
+
+
+def _group_counts(rows: LabelledRows, count: int) -> FloatArray:
+    """Return how many records have which cell of the target."""
+    return counted(rows.groups, count, rows.persons)
