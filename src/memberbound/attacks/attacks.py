@@ -399,23 +399,27 @@ DEFAULT_ATTACKS = ("loss", "calibrated-loss", "lira", "rmia", "combined")
 
 
 def runnable(
-    targets: Targets, names: Iterable[str] | None = None
+    targets: Targets, names: Iterable[str | Attack] | None = None
 ) -> tuple[dict[str, Attack], list[str]]:
     """Return the attacks that can run, and a sentence for each that cannot.
 
     Edge cases: unknown ``names`` are refused, and so is a choice in which nothing can run.
     """
-    chosen = dict.fromkeys(ATTACKS if names is None else names)
-    for name in chosen:
-        if name not in ATTACKS:
+    chosen: dict[str, Attack] = {}
+    for name in ATTACKS if names is None else names:
+        if isinstance(name, Attack):
+            chosen[name.name] = name
+        elif name in ATTACKS:
+            chosen[name] = ATTACKS[name]
+        else:
             raise InputError(f"attacks must be among {', '.join(ATTACKS)}, got {name!r}.")
     if not chosen:
         raise InputError("attacks must name at least one attack, got none.")
-    obstacles = {name: ATTACKS[name].obstacle(targets) for name in chosen}
+    obstacles = {name: attack.obstacle(targets) for name, attack in chosen.items()}
     skipped = [f"{name} was left out: {why}." for name, why in obstacles.items() if why]
     if len(skipped) == len(chosen):
         raise InputError(f"attacks must be able to run here. {' '.join(skipped)}")
-    return {name: ATTACKS[name] for name, why in obstacles.items() if not why}, skipped
+    return {name: chosen[name] for name, why in obstacles.items() if not why}, skipped
 
 
 def score_targets(attack: Attack, targets: Targets) -> FloatArray:

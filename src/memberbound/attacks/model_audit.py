@@ -25,7 +25,14 @@ from functools import partial
 import numpy as np
 
 from memberbound.answers import INTERNAL, Lower, Upper, computed
-from memberbound.attacks.attacks import ATTACKS, AccessLevel, Targets, runnable, score_targets
+from memberbound.attacks.attacks import (
+    ATTACKS,
+    AccessLevel,
+    Attack,
+    Targets,
+    runnable,
+    score_targets,
+)
 from memberbound.attacks.checks import (
     Fact,
     LawTest,
@@ -34,6 +41,7 @@ from memberbound.attacks.checks import (
     structural_facts,
 )
 from memberbound.attacks.evidence import Evidence, ScoreTable
+from memberbound.attacks.own_attacks import OwnAttack, as_attacks
 from memberbound.attacks.scores import (
     ASSUMPTIONS,
     FEWEST_SCORES,
@@ -128,7 +136,7 @@ class ModelAudit(MeasuredAttacks):
 def audit_records(
     records: Evidence | ScoreTable,
     *,
-    attacks: Iterable[str] | None = None,
+    attacks: Iterable[str | OwnAttack] | None = None,
     references: ShadowRun | None = None,
     confidence: float = 0.95,
     fpr: Iterable[float] = (0.1, 0.01, 0.001),
@@ -158,8 +166,10 @@ def audit_records(
     for kind, count in (("members", int(member.sum())), ("non-members", int((~member).sum()))):
         if count < FEWEST:
             raise InputError(f"{kind} must be at least {FEWEST} records, got {count}.")
-    scores = attack_scores(records, attacks=attacks, references=references, seed=seed)
-    access = {name: ATTACKS[name].access(records.signals) for name in scores}
+    chosen = None if attacks is None else as_attacks(attacks)
+    scores = attack_scores(records, attacks=chosen, references=references, seed=seed)
+    own = {attack.name: attack for attack in chosen or () if isinstance(attack, Attack)}
+    access = {name: (ATTACKS | own)[name].access(records.signals) for name in scores}
     audit = measured(scores, member, access=access)
     law = None
     if records.rows is not None:
@@ -179,7 +189,7 @@ def audit_records(
 def attack_scores(
     evidence: Evidence,
     *,
-    attacks: Iterable[str] | None = None,
+    attacks: Iterable[str | Attack] | None = None,
     references: ShadowRun | None = None,
     seed: int = 0,
 ) -> AttackScores:

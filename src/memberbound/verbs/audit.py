@@ -22,6 +22,7 @@ from memberbound.attacks.evidence import (
 )
 from memberbound.attacks.model_audit import ModelAudit, audit_records
 from memberbound.attacks.one_run import audit_one_run, check_claim
+from memberbound.attacks.own_attacks import OwnAttack
 from memberbound.attacks.scores import IntervalFields, Scores, interval_fields
 from memberbound.attacks.shadows import (
     FEWEST_IN_TIME,
@@ -174,7 +175,8 @@ def audit(
     by: Column | None = None,
     quick: bool = False,
     seconds: float | None = None,
-    attacks: Annotated[Iterable[str], Option("names", metavar="loss,lira,…")] | None = None,
+    attacks: Annotated[Iterable[str | OwnAttack], Option("names", metavar="loss,lira,…")]
+    | None = None,
     confidence: float = 0.95,
     fpr: Rates = RATES,
     columns: Names | None = None,
@@ -225,7 +227,8 @@ def audit(
         quick: leave out the attacks that train reference models, the strongest ones.
         seconds: time limit for training reference models (default: 60); the first one always
             finishes.
-        attacks: attacks to run (default: all that can run here).
+        attacks: attacks to run (default: all that can run here); in Python also functions of
+            ``memberbound.attacks.own_attacks.View`` that return a number per record.
         confidence: of each interval.
         columns: columns passed to the model (default: those it was trained on).
         records: write which members are identified to this CSV file.
@@ -373,7 +376,7 @@ def _read_answers(
 def _train_references(
     evidence: Evidence,
     learner: str | Learner | None,
-    attacks: Iterable[str] | None,
+    attacks: Iterable[str | OwnAttack] | None,
     *,
     quick: bool,
     **training: Any,
