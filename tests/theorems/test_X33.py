@@ -9,12 +9,16 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from memberbound import GaussianCurve
+from memberbound import GaussianCurve, explain, summarize
 from memberbound.curve.families import SlackCurve
 from memberbound.dp import guarantee_from_epsilon_delta
+from memberbound.errors import InputError
+from memberbound.report.decision import promised
+from memberbound.report.publication import Case
 
 
 @pytest.mark.parametrize("mu", [0.05, 0.2513, 1.0])
@@ -69,3 +73,41 @@ def test_chains_of_finite_laws_stay_below_the_chained_curve():
         beyond += ends > Fraction(pair.advantage)
     # The curve of one record does not bound two.
     assert beyond > 5
+
+
+def test_explain_states_the_bound_for_a_household():
+    answer = explain(gdp=0.2513, records=4)
+    assert answer.accuracy_upper == pytest.approx(norm.cdf(2 * 0.2513), rel=1e-12)
+    assert "X33" in answer.theorems
+    assert answer.to_dict()["records"] == 4
+    # What holds for one record is not what is said.
+    assert answer.accuracy_upper > explain(gdp=0.2513).accuracy_upper
+    with pytest.raises(InputError, match="target"):
+        explain(target_eta=0.1, records=2)
+    for wrong in (0, -1, 1.5):
+        with pytest.raises(InputError, match="records"):
+            explain(gdp=1.0, records=wrong)
+
+
+def test_groups_of_sampled_steps_are_below_those_that_every_record_enters():
+    """Sampling helps a group too; more steps of a group of two than of one record."""
+    sampled = explain(noise_multiplier=2.0, sample_rate=0.1, steps=50, records=2)
+    whole = explain(noise_multiplier=2.0, sample_rate=1.0, steps=50, records=2)
+    one = explain(noise_multiplier=2.0, sample_rate=0.1, steps=50)
+    assert one.advantage_upper < sampled.advantage_upper < whole.advantage_upper
+    assert sampled.advantage_upper <= 2 * one.advantage_upper * (1 + 1e-9)
+
+
+def test_answers_and_decision_pages_state_groups(tmp_path):
+    path = tmp_path / "age.json"
+    people = {"age": [float(k % 80) for k in range(900)]}
+    made = summarize(
+        pd.DataFrame(people), statistic="mean", bounds={"age": [0, 80]}, out=path, insecure_seed=1
+    )
+    exact = [norm.cdf(k * made.mu / 2) for k in (2, 5, 10)]
+    listed = [group["accuracy_upper"] for group in made.to_dict()["groups"]]
+    assert listed == pytest.approx(exact, abs=1e-6)
+    assert all(bound >= value for bound, value in zip(listed, exact, strict=True))
+    promise = " ".join(promised(Case.of(f"{path}.certificate.json")))
+    # Φ(4·0.2513/2) is 69.24 %.
+    assert "household of four together, nobody is right more than 70 times in 100" in promise

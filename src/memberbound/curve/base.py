@@ -262,11 +262,16 @@ class TradeoffCurve(ABC):
 
         Theorem: X33, f chained with itself (proofs/chained-curves.md); exact for Gaussian curves.
         """
-        count = whole_number("records", records)
-        result: TradeoffCurve = self
-        for _ in range(count - 1):
-            result = result.then(self)
-        return result
+        left = whole_number("records", records)
+        power: TradeoffCurve = self
+        result: TradeoffCurve | None = None
+        while True:
+            if left % 2:
+                result = power if result is None else result.then(power)
+            left //= 2
+            if not left:
+                return result or power
+            power = power.then(power)
 
     def dominates(self, other: TradeoffCurve, tolerance: float = 1e-9) -> bool:
         """Whether this attacker is at least as strong everywhere (post-processing order).

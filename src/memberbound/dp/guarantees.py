@@ -51,6 +51,14 @@ class DpGuarantee:
     def __post_init__(self) -> None:
         one_of("adjacency", self.adjacency, ADJACENCIES)
 
+    def group(self, records: int) -> DpGuarantee:
+        """Return the guarantee for this many records that are replaced, or added, together.
+
+        Theorem: X33, trade-off curves chain (proofs/chained-curves.md).
+        """
+        sharper = None if self.sharper is None else self.sharper.group(records)
+        return DpGuarantee(self.curve.group(records), self.adjacency, self.notion, sharper)
+
     def replaced(self) -> DpGuarantee:
         """Return the guarantee under replace-one adjacency.
 

@@ -32,6 +32,7 @@ from memberbound.numerics.rounding import FloatArray, sum_up, sums_up, up
 from memberbound.quantities import Certificate
 from memberbound.release.derivation import (
     Derivation,
+    GroupBound,
     LedgerPlace,
     Measurement,
     SlackPart,
@@ -88,6 +89,17 @@ _ASSUMPTIONS = (
     SAMPLER_ASSUMPTION,
 )
 _SEEDED = "The noise comes from a seed: there is no protection from anyone who may know it."
+
+
+def household_accuracy(record: Mapping[str, Any], members: int = 4) -> float | None:
+    """Return how often anybody is right about a household at most, from a derivation record.
+
+    Edge cases: None where steps sample records.
+    """
+    if record["mu"] is None:
+        return None
+    slacks = tuple(SlackPart(**part) for part in record["slacks"])
+    return Budget(record["mu"], record["slack"], slacks=slacks).group_curve(members).accuracy()
 
 
 def noisy_release(values: ArrayLike, scale: float, source: RandomSource) -> FloatArray:
@@ -261,6 +273,9 @@ class Budget:
     bounds: tuple[str, ...] = field(default=(), kw_only=True)
     #: Its entry in a ledger, once it is entered.
     ledger: LedgerPlace | None = field(default=None, kw_only=True)
+    _groups: tuple[GroupBound, ...] | None = field(
+        default=None, kw_only=True, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         self.mu = positive("mu", self.mu)
@@ -367,7 +382,7 @@ class Budget:
         curve = self.curve()
         return {
             "statement": statement(curve.accuracy(), self.unit),
-            "groups": group_bounds(self.group_curve, self.unit),
+            "groups": self.groups(),
             "derivation": self.derivation(records, certificate.theorems),
             **({} if self.ledger is None else {"ledger": self.ledger}),
         }
@@ -415,6 +430,12 @@ class Budget:
         group = SlackCurve(pair.base, names).group(records)
         added = sum_up(group.slack, up(whole_number("records", records) * draws))
         return SlackCurve(group.base, min(1.0, added))
+
+    def groups(self) -> tuple[GroupBound, ...]:
+        """Return the bounds for several records together that every certificate states."""
+        if self._groups is None:
+            self._groups = group_bounds(self.group_curve, self.unit)
+        return self._groups
 
     def success_upper(self, eta: float) -> float:
         """Bound the success rate of any attack on a record's membership, rounded up.

@@ -40,6 +40,12 @@ def promised(case: Case) -> tuple[str, ...]:
     more = [words()["knowing"]["persons" if persons else promise.game]]
     if not every:
         more.append(_OF_ONE)
+    if case.file is not None and case.file.household_upper is not None:
+        together = of_hundred(case.file.household_upper, "upper")
+        more.append(
+            f"About a household of four together, nobody is right more than {together} times in "
+            "100."
+        )
     if promise.confidence < 1:
         sure = confident(promise.confidence)
         more.append(

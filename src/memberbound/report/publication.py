@@ -73,6 +73,8 @@ class ReleasedFile:
     epsilon_upper: float | None = None
     mu_upper: float | None = None
     mu_regret_upper: float | None = None
+    #: Attack success on a household of four, replaced together.
+    household_upper: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +162,7 @@ class Publication:
                 "noisy": bool(certificate["noise"]),
                 **_taken(curve, "delta", "mu_upper", "mu_regret_upper"),
                 **_taken(one_replaced, "epsilon_upper"),
+                "household_upper": _household(certificate.get("derivation")),
             }
             fields = _taken(certificate, "version", "eta") | {
                 "name": certificate["file"],
@@ -176,6 +179,12 @@ class Publication:
                 f"certificate must be one that protect wrote, got another: {problem}."
             ) from None
         return typed_as(cls, fields, "certificate")
+
+
+def _household(record: Mapping[str, Any] | None) -> float | None:
+    from memberbound.release.budget import household_accuracy
+
+    return None if record is None else household_accuracy(record)
 
 
 def _taken(source: Mapping[str, Any], *keys: str) -> dict[str, Any]:

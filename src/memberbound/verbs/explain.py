@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
@@ -37,7 +37,14 @@ from memberbound.dp import (
     guarantee_from_gdp,
     leak_from_pure_dp,
 )
-from memberbound.errors import InputError, fraction, fractions, nonnegative, one_of
+from memberbound.errors import (
+    InputError,
+    fraction,
+    fractions,
+    nonnegative,
+    one_of,
+    whole_number,
+)
 from memberbound.games import (
     ADJACENCIES,
     GUESSES_STAND_ALONE,
@@ -96,6 +103,8 @@ class Parameters:
     limit_eta: OmitEmpty[Given | None] = None
     #: The column that identifies the records of a ledger; None if every row is a record.
     unit: OmitEmpty[str | None] = None
+    #: Records that are replaced together.
+    records: OmitEmpty[int | None] = None
     ledger_assumptions: tuple[str, ...] = field(default=(), metadata=INTERNAL)
 
 
@@ -196,6 +205,8 @@ class Explanation(Answer, Limited):
     @computed
     def security_lower_iid(self) -> Lower | None:
         """MIS by the sharper bound for pure replace-one ε-DP (X11); ``None`` if δ > 0."""
+        if self.parameters.records is not None:
+            return None
         largest = self.guarantee.replaced().curve.epsilon(0.0)
         if not math.isfinite(largest):
             return None
@@ -208,6 +219,7 @@ class Explanation(Answer, Limited):
         used = ["A25-P5", "A25-T6", "I24-P2", *_CURVE_THEOREMS[self.notion]]
         if self.security_lower_iid is not None:
             used.append("X11")
+        used += ["X33"] if self.parameters.records is not None else []
         return (*used, "X23") if self.baseline else tuple(used)
 
     @cached_property
@@ -227,9 +239,12 @@ class Explanation(Answer, Limited):
             f"{self.adjacency} adjacency; η and MIS are converted to replace-one."
         )
         one = "One record is one person's whole contribution; groups are less protected."
+        if self.parameters.records is not None:
+            one = f"At most {self.parameters.records} records differ, all of them together."
         beyond = (GUESSES_STAND_ALONE,) if self.baseline else ()
         if first is None:
-            return (*self.parameters.ledger_assumptions, convert, *beyond, *self.notes)
+            group = () if self.parameters.records is None else (one,)
+            return (*self.parameters.ledger_assumptions, convert, *group, *beyond, *self.notes)
         return (first, convert, one, *beyond, *self.notes)
 
     def successes(self, on: Part) -> tuple[Success, ...]:
@@ -269,7 +284,10 @@ class Explanation(Answer, Limited):
     @computed
     def sentence(self) -> str:
         """A sentence that a lawyer understands, with every number rounded to the safe side."""
-        who = member_name(self.parameters.unit)
+        who, size = member_name(self.parameters.unit), self.parameters.records
+        whose, place = f"a {who}'s membership", f"that {who}"
+        if size is not None:
+            whose, place = f"the membership of {size} {who}s together", f"these {size} {who}s"
         lead = f"With {self.setting}, "
         if self.target is not None:
             lead = f"To keep {self.target}, use {self.setting}: then "
@@ -281,7 +299,7 @@ class Explanation(Answer, Limited):
         else:
             blind = percent(max(self.prior, 1 - self.prior), "upper")
             success = (
-                f"no attacker is right about a {who}'s membership more than "
+                f"no attacker is right about {whose} more than "
                 f"{percent(self.accuracy_upper, 'upper')} of the time{odds} (blind guessing: "
                 f"{blind})."
             )
@@ -293,11 +311,12 @@ class Explanation(Answer, Limited):
                 f"identifies at most {percent(self.tpr_upper[repr(alpha)], 'upper')} of the "
                 "members."
             )
-        other = f"the same data without that {who}"
+        other = f"the same data without {place}"
         if self.adjacency == "replace-one":
-            other = f"another {who} in its place"
+            other = f"another {who} in its place" if size is None else "others in their place"
+        every = f"every {who}" if size is None else f"all {size} {who}s"
         parts.append(
-            f"This holds for {_COVERED[self.notion]}, every {who} and every attack; “out” means "
+            f"This holds for {_COVERED[self.notion]}, {every} and every attack; “out” means "
             f"training on {other}."
         )
         return " ".join(parts)
@@ -347,6 +366,7 @@ def explain(
     prior: float = 0.5,
     fpr: Rates | None = None,
     baseline: Rates | None = None,
+    records: int | None = None,
     adjacency: Adjacency | None = None,
     target_advantage: float | None = None,
     target_tpr: float | None = None,
@@ -381,6 +401,8 @@ def explain(
         lam: MIS: weight of a missed member.
         prior: share of candidates who are members, for the attack success.
         fpr: false-positive rate at which the TPR is bounded; may be repeated.
+        records: bound the success on this many records together, such as a household, or deletions
+            at once (default: 1).
         adjacency: how neighbouring data sets differ: ``replace-one`` (default for ε and μ) or
             ``add-remove`` (default for DP-SGD).
         target_advantage: find the parameters for at most this advantage (TPR - FPR).
@@ -395,6 +417,7 @@ def explain(
         memberbound explain --gdp 1 --baseline 0.1
         memberbound explain --history history.json --adjacency replace-one
         memberbound explain --ledger ledger.json
+        memberbound explain --gdp 0.2513 --records 4
         memberbound explain --target-advantage 0.1
         memberbound explain --target-tpr 0.05 --fpr 0.01 --sample-rate 0.01 --steps 1000
 
@@ -435,6 +458,11 @@ def explain(
     if targets:
         stated |= _calibrate(targets[0], stated, delta, adjacency)
     guarantee, parameters = _guarantee(stated, delta, adjacency)
+    if records is not None:
+        if targets:
+            raise InputError("records must be left out with a target, which is about one record.")
+        guarantee = guarantee.group(records)
+        parameters = replace(parameters, records=whole_number("records", records))
     notes: tuple[str, ...] = () if history is None else (_HISTORY,)
     if stated["epsilon"] is not None:
         quoted, at = float(stated["epsilon"]), float(delta or 0.0)

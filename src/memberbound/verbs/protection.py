@@ -38,6 +38,7 @@ from memberbound.quantities import (
 )
 from memberbound.release.budget import Budget, CurveReadings
 from memberbound.release.calibration import Calibration, Release
+from memberbound.release.derivation import GroupBound
 from memberbound.release.model_quality import ReleaseScore
 from memberbound.tables.opening import path_of
 
@@ -232,6 +233,11 @@ class AllRows(CertifiedAnswer):
         return self.spent.readings()
 
     @computed
+    def groups(self) -> tuple[GroupBound, ...]:
+        """Bounds for several records together, such as a household."""
+        return self.spent.groups()
+
+    @computed
     def budget(self) -> dict[str, Given]:
         """Shares of μ² by kind of noisy sum."""
         return self.spent.fractions()
@@ -257,6 +263,9 @@ class AllRows(CertifiedAnswer):
             proved = f"≤ {significant(replaced.epsilon_upper, 'upper', 4)}"
         at = f"ε at δ = {significant(readings.delta, 'given')}"
         rows.append((at, f"{proved} ({who} replaced)"))
+        sizes = ", ".join(str(group.records) for group in self.groups)
+        together = ", ".join(str(marked(g.accuracy_upper, "certificate")) for g in self.groups)
+        rows.append((f"{sizes} {who}s together", together))
         rows.append(mu_row(readings.mu_upper, readings.mu_regret_upper, who))
         rows.append(("MIS", marked(readings.security_lower, "certificate", "security", 4)))
         spent = [f"{name} {percent(share, 'estimate')}" for name, share in self.budget.items()]
