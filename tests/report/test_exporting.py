@@ -24,6 +24,7 @@ from markdown_it import MarkdownIt
 from conftest import needed_chromium
 from memberbound.errors import InputError, MemberboundError
 from memberbound.games import ATTACKERS
+from memberbound.release.derivation import seal
 from memberbound.report import printing
 from memberbound.report.evidence import cyclonedx, model_card, registry_entry
 from memberbound.report.exporting import Export, export
@@ -160,7 +161,9 @@ def test_neighbouring_tables_under_the_same_noise_are_published_alike(released, 
     for name in ("one", "two"):
         place = released / name / "model.json.certificate.json"
         stated = json.loads(place.read_text())
-        certificates.append(stated | {"sha256": None})
+        # The certificate's own hash is one of what else it says, the file's digest included.
+        assert stated["certificate_sha256"] == seal(stated)
+        certificates.append(stated | {"sha256": None, "certificate_sha256": None})
         models.append(json.loads((released / name / "model.json").read_text()))
         export(place, format="model-card", out=tmp_path / f"{name}.md")
         # The digest is that of the released file, which is noisy and public.
