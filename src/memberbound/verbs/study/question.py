@@ -187,7 +187,7 @@ class StudyData:
         """Read the table; ``None`` is the embedded one, which has public bounds of its own."""
         embedded = source is None
         if embedded and bounds is None:
-            with as_file(files("memberbound.studies") / "embedded-bounds.yaml") as path:
+            with as_file(files("memberbound.verbs.study") / "embedded-bounds.yaml") as path:
                 public = read_bounds(path)
         else:
             public = read_bounds(Path(bounds) if isinstance(bounds, os.PathLike) else bounds)
