@@ -1,5 +1,7 @@
 """Held-out scores: against naive formulas, beside a constant, in one thread."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,6 +18,7 @@ from memberbound.learners.holdout import (
     score_beside_constant,
     score_constant,
 )
+from memberbound.release.model_quality import ReleaseScore, usefulness_notes
 from memberbound.tables.columns import Values
 
 CLASSES = ("a", "b", "c")
@@ -85,9 +88,29 @@ def test_models_are_trained_in_one_thread(monkeypatch):
 
     def train(rows, seed):
         seen.append({pool["num_threads"] for pool in threadpool_info()})
-        return lambda others: examples.target[others]
+        return lambda others: Predictions(examples.target[others], np.zeros((len(others), 0)))
 
     monkeypatch.setattr(holdout, "SPLITS", {0: (2, 1)})
     score = holdout_score(examples, train, 0)
     assert (score.name, score.estimate) == ("accuracy", 1.0)
     assert seen == [{1}, {1}]
+
+
+def test_a_release_worse_than_a_constant_is_called_so():
+    good = [
+        ReleaseScore("accuracy", 0.95, 0.95, 0.95),
+        ReleaseScore("AUC", 0.9, 0.8, 0.5),
+        ReleaseScore("log loss", 0.1, 0.15, 0.2),
+        ReleaseScore("calibration error", 0.01, 0.02, None),
+    ]
+    assert usefulness_notes(good) == []
+    assert usefulness_notes([]) == []
+    for name, score, said in (
+        ("AUC", 0.5, "rank people worse than a constant (AUC 0.500)"),
+        ("log loss", 0.21, "predict worse than a constant (log loss 0.210 against 0.200)"),
+    ):
+        changed = [replace(s, released_estimate=score) if s.name == name else s for s in good]
+        (note,) = usefulness_notes(changed)
+        assert said in note
+    (note,) = usefulness_notes([ReleaseScore("R²", 0.3, -0.01, 0.0)])
+    assert "R² -0.010" in note

@@ -235,7 +235,7 @@ def test_charts_of_extreme_answers_are_drawn() -> None:
 
 
 QUIET = """
-import sys, memberbound, memberbound.report.page, memberbound.verbs.study.studying
+import sys, memberbound, memberbound.report.page, memberbound.studies.studying
 from memberbound.report.charts import explanation_chart
 explanation = memberbound.explain(epsilon=1.0)
 print({"matplotlib", "plotly", "pydantic"} & set(sys.modules))

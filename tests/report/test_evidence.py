@@ -13,8 +13,8 @@ from referencing import Registry, Resource
 
 from memberbound.errors import InputError
 from memberbound.report.evidence import checklist, cyclonedx, registry_entry, sacro_record
+from memberbound.report.exporting import export
 from memberbound.report.publication import About, Case
-from memberbound.verbs.export import export
 from report.sample import given, sample, typed
 
 

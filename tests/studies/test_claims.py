@@ -12,14 +12,14 @@ import pytest
 from memberbound.attacks.shadows import FailedFit, train_shadows
 from memberbound.errors import InputError
 from memberbound.learners.examples import read_examples
-from memberbound.learners.holdout import HoldoutScore, holdout_score
+from memberbound.learners.holdout import HoldoutScore, Predictions, holdout_score
 from memberbound.learners.names import learner_from_name
 from memberbound.report.model import Question, Remedy, SandwichRow
-from memberbound.verbs.study import running, steps
-from memberbound.verbs.study.question import StudyData
-from memberbound.verbs.study.steps import Finding, table_promise
-from memberbound.verbs.study.studying import study
-from memberbound.verbs.study.verdict import remedies, verdict
+from memberbound.studies import running, steps
+from memberbound.studies.question import StudyData
+from memberbound.studies.steps import Finding, table_promise
+from memberbound.studies.studying import study
+from memberbound.studies.verdict import remedies, verdict
 
 
 def context_of(frame: pd.DataFrame, **options) -> steps.Context:
@@ -121,6 +121,44 @@ def noise(upper: float, estimate: float = 0.9, id: str = "noise-every") -> Findi
     return Finding({}, ".", score=HoldoutScore("accuracy", estimate, 0.5), remedy=remedy)
 
 
+SCORES = {"accuracy": 0.9, "AUC": 0.8, "log loss": 0.3}
+FIXED = {"accuracy": 0.9, "AUC": 0.5, "log loss": 0.4}
+
+
+@pytest.mark.parametrize(
+    ("id", "changed", "said"),
+    [
+        ("synthetic", {}, None),  # a rare class: as accurate as a constant, and useful
+        ("synthetic", {"AUC": 0.49}, "models trained on this table rank people worse than a const"),
+        (
+            "synthetic",
+            {"log loss": 0.41},
+            "models trained on this table predict worse than a const",
+        ),
+        ("noise-every", {"log loss": 0.41}, "such models predict worse than a constant"),
+    ],
+)
+def test_nothing_worse_than_a_constant_is_recommended(id, changed, said) -> None:
+    score = HoldoutScore("accuracy", 0.9, 0.9, SCORES | changed, FIXED)
+    finding = replace(noise(0.01, id=id), score=score)
+    audited = Finding({}, ".", score=HoldoutScore("accuracy", 0.9, 0.9, SCORES, FIXED))
+    step = "synthetic" if id == "synthetic" else "protect-every"
+    (remedy,) = remedies({step: finding, "audit": audited})
+    assert remedy.recommended is remedy.above_chance is (said is None)
+    assert remedy.log_loss_constant_estimate == 0.4
+    if said is not None:
+        assert remedy.shortcoming.startswith(said)
+
+
+def test_log_loss_does_not_count_where_the_learner_has_none_to_compare() -> None:
+    score = HoldoutScore("accuracy", 0.9, 0.9, SCORES | {"log loss": 3.0}, FIXED)
+    finding = replace(noise(0.01, id="synthetic"), score=score)
+    trees = HoldoutScore("accuracy", 0.9, 0.9, SCORES | {"log loss": 2.0}, FIXED)
+    for audited in ({}, {"audit": Finding({}, ".", score=trees)}):
+        (remedy,) = remedies({"synthetic": finding} | audited)
+        assert remedy.recommended
+
+
 def test_the_command_reproduces_the_studied_release() -> None:
     asked = {"columns": ("a", "height, cm"), "database_table": "people", "bounds": "b.yaml"}
     frame = noisy().rename(columns={"b": "height, cm"})
@@ -182,7 +220,8 @@ def test_scores_are_of_rows_outside_and_on_the_same_splits() -> None:
 
         def answer(others):
             right = examples.target[others]
-            return np.where(np.isin(others, rows), right, 1 - right)
+            answers = np.where(np.isin(others, rows), right, 1 - right)
+            return Predictions(answers, np.zeros((len(others), 0)))
 
         return answer
 
@@ -194,7 +233,7 @@ def test_scores_are_of_rows_outside_and_on_the_same_splits() -> None:
         seen.append(tuple(rows))
         if seed == 3:
             raise ValueError("not this split")
-        return lambda others: examples.target[others]
+        return lambda others: Predictions(examples.target[others], np.zeros((len(others), 0)))
 
     score = holdout_score(examples, fail_once, 3)
     assert score.estimate == 1.0

@@ -18,17 +18,17 @@ from commands import command
 from memberbound.attacks import shadows
 from memberbound.curve.families import GaussianCurve
 from memberbound.errors import InputError
+from memberbound.report.exporting import EXPORT_FORMATS
 from memberbound.report.mlflow_run import published_entry
 from memberbound.report.model import Question, checked
 from memberbound.report.publication import Publication
+from memberbound.studies import running
+from memberbound.studies import steps as steps_module
+from memberbound.studies.question import StudyData, checked_question, read_configuration
+from memberbound.studies.studying import study
 from memberbound.tables import opening
 from memberbound.tables import table as tables
 from memberbound.tables.engine import Engine
-from memberbound.verbs.export import EXPORT_FORMATS
-from memberbound.verbs.study import running
-from memberbound.verbs.study import steps as steps_module
-from memberbound.verbs.study.question import StudyData, checked_question, read_configuration
-from memberbound.verbs.study.studying import study
 
 FEW = {"target": "y", "shadows": 12, "eta": 0.1, "workers": 1}
 BOUNDS = {"a": [-4, 4], "b": [-4, 4], "y": ["no", "yes"]}
@@ -622,9 +622,18 @@ def test_training_uses_all_rows_of_persons_and_audits_first_rows_of_others(
     class Released:
         class_names = ("no", "yes", "of later rows only")
 
-        def predict(self, records):
+        def encode(self, records):
             seen.append(records)
+            return records, ()
+
+        def predict_encoded(self, rows):
             return ["yes", "of later rows only"]
+
+        def ranking(self, rows):
+            return np.array([[0.1, 0.9, 0.0], [0.2, 0.3, 0.5]])
+
+        def probabilities(self, rows):
+            return None
 
     def fit_private(records, *_args, **_options):
         seen.append(records)
@@ -632,7 +641,9 @@ def test_training_uses_all_rows_of_persons_and_audits_first_rows_of_others(
 
     monkeypatch.setattr(steps_module, "fit_private", fit_private)
     train = steps_module._private_training(steps_module.Context(question, data), "logistic")
-    assert train(np.array([7, 3]), 0)(np.array([5, 2])).tolist() == [1, -1]
+    predicted = train(np.array([7, 3]), 0)(np.array([5, 2]))
+    assert predicted.values.tolist() == [1, -1]
+    assert predicted.ranking.tolist() == [[0.1, 0.9], [0.2, 0.3]]  # of the examples' classes
     trained, asked = seen
     rows = [table[table["who"] == first["who"].iloc[place]] for place in (7, 3)]
     assert trained.columns["a"].numbers.tolist() == [a for part in rows for a in part["a"]]

@@ -50,6 +50,42 @@ def test_fidelity_reports_scores_of_models(answer):
     assert area.real_estimate > 0.8
 
 
+def test_fidelity_has_class_shares_and_the_worst_pairs(answer):
+    fidelity = answer.fidelity
+    distances = [pair.tvd_estimate for pair in fidelity.worst_pairs]
+    assert distances == sorted(distances, reverse=True)
+    assert distances[0] == fidelity.worst_two_way_tvd_estimate
+    assert len({pair.columns for pair in fidelity.worst_pairs}) == len(distances) == 3
+    loss = fidelity.scores["log loss"]
+    assert loss.constant_estimate == pytest.approx(np.log(2), abs=0.02)
+    assert fidelity.shortcoming is None
+    rows = dict(answer.summary_rows())
+    shares = fidelity.marginals["ill"]
+    assert (
+        f"{shares.synthetic_estimate[0]:.3f} ({shares.real_estimate[0]:.3f})"
+        in rows["shares of ill (real)"]
+    )
+
+
+def test_a_table_that_ranks_worse_than_a_constant_says_so():
+    # Nothing tells who is ill, so that about half of the models rank worse than a constant.
+    ill = np.random.default_rng(5).choice(["no", "yes"], len(patients()))
+    table = patients().assign(ill=ill)
+    found = [
+        synthesize(table, target="ill", bounds=BOUNDS, eta=0.05, insecure_seed=seed)
+        for seed in range(4)
+    ]
+    told = [answer for answer in found if answer.fidelity.shortcoming is not None]
+    assert told
+    for answer in found:
+        area = answer.fidelity.scores["AUC"].synthetic_estimate
+        assert area > 0.5 or answer in told
+    for answer in told:
+        assert "models trained on this table" in answer.fidelity.shortcoming
+        assert answer.fidelity.shortcoming in answer.warnings
+        assert "warnings" in answer.owner_only
+
+
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet", "arrow"])
 def test_the_table_reads_back(tmp_path, ending):
     patients().to_csv(tmp_path / "people.csv", index=False)

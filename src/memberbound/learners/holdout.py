@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -36,7 +36,8 @@ _TRAINED = (4 / 5, 19 / 20)
 SPLITS = {50_000: (1, 1), 20_000: (4, 1), 10_000: (4, 2), 0: (8, 4)}
 
 RowIndices = NDArray[np.intp]
-Predict = Callable[[RowIndices], Labels]
+#: Predicts rows by their indices.
+Predict = Callable[[RowIndices], "Predictions"]
 #: Trains on rows by their indices, with a seed, and returns a function that predicts others.
 Train = Callable[[RowIndices, int], Predict]
 
@@ -50,11 +51,27 @@ def quiet_training() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class HoldoutScore:
-    """Mean score of models on held-out records, and that of a constant prediction."""
+    """Mean score of models on held-out records, and that of a constant prediction.
+
+    ``scores`` and ``constant`` have the means of all scores by name, where they were computed.
+    """
 
     name: Literal["accuracy", "R²"]
     estimate: float
     chance: float
+    scores: ModelScores = field(default_factory=dict)
+    constant: ModelScores = field(default_factory=dict)
+
+    def shortcoming(self, usual: ModelScores | None) -> str | None:
+        """Return in what the models are worse than a constant (:func:`find_shortcoming`).
+
+        Without other scores the main one decides.
+        """
+        if not self.scores:
+            if self.estimate > self.chance:
+                return None
+            return f"predict no better than a constant ({self.name} {self.estimate:.3f})"
+        return find_shortcoming(self.scores, self.constant, usual)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,6 +210,39 @@ def score_probabilities(
     return {_LOG_LOSS: loss, _CALIBRATION: float(np.abs(off).sum()) / len(codes)}
 
 
+def find_shortcoming(
+    scores: ModelScores, constant: ModelScores, usual: ModelScores | None = None
+) -> str | None:
+    """Return in what a model is worse than a constant, as a clause; None if it is better.
+
+    A model must rank rows (AUC, or accuracy if there is no AUC) and predict them (log loss, R²).
+    ``usual`` are the scores of the same learner on real rows without noise: log loss counts only
+    if theirs is below the constant's; None: it always counts.
+
+    Examples:
+        >>> fixed = {"accuracy": 0.8, "AUC": 0.5, "log loss": 0.5}
+        >>> find_shortcoming({"accuracy": 0.8, "AUC": 0.7, "log loss": 0.6}, fixed)
+        'predict worse than a constant (log loss 0.600 against 0.500)'
+        >>> find_shortcoming({"accuracy": 0.8, "AUC": 0.7, "log loss": 0.45}, fixed) is None
+        True
+    """
+    main = next(name for name in ("R²", "AUC", "accuracy") if name in scores)
+    if scores[main] <= constant[main]:
+        if main == "AUC":
+            return f"rank people worse than a constant (AUC {scores[main]:.3f})"
+        return (
+            f"predict no better than a constant ({main} {scores[main]:.3f} against "
+            f"{constant[main]:.3f})"
+        )
+    worse = _LOG_LOSS in scores and scores[_LOG_LOSS] > constant[_LOG_LOSS]
+    if worse and (usual is None or usual.get(_LOG_LOSS, math.inf) < constant[_LOG_LOSS]):
+        return (
+            f"predict worse than a constant (log loss {scores[_LOG_LOSS]:.3f} against "
+            f"{constant[_LOG_LOSS]:.3f})"
+        )
+    return None
+
+
 def score_constant(target: Labels, classes: Sequence[str]) -> ModelScores:
     """Return the scores of the best constant, fitted and scored on the same rows."""
     return score_predictions(target, predict_constant(target, len(target), classes), classes)
@@ -212,28 +262,46 @@ def beside_constant(examples: Examples, estimate: float) -> HoldoutScore:
 def holdout_score(
     examples: Examples, train: Train, seed: int, *, quick: bool = False
 ) -> HoldoutScore | None:
-    """Return the mean main score over random splits, None if every training fails.
+    """Return the mean scores over random splits, None if every training fails.
 
     A split depends on the number of rows and the seed alone; splits with failed training are
     skipped.
     """
-    from sklearn.metrics import accuracy_score, r2_score
-
     splits = next(times for rows, times in SPLITS.items() if examples.rows >= rows)[quick]
-    metric = r2_score if examples.task == "regression" else accuracy_score
+    classes = class_codes(examples)
+    main: Literal["accuracy", "R²"] = "accuracy" if classes else "R²"
+    target = examples.target.astype(str) if classes else examples.target
     for fraction in _TRAINED:
-        rng, scores = np.random.default_rng(seed), []
+        rng, found, fixed = np.random.default_rng(seed), [], []
         for split in range(splits):
             order = rng.permutation(examples.rows)[:_MOST_ROWS]
             inside, outside = np.split(order, [int(fraction * len(order))])
             try:
                 with quiet_training():
-                    predicted = train(inside, seed + split)(outside)
-                    score = float(metric(examples.target[outside], predicted))
+                    predictions = train(inside, seed + split)(outside)
+                    constant, scores = score_beside_constant(
+                        target[outside], target[inside], classes, predictions
+                    )
             except Exception:  # a learner may raise anything
                 continue
-            if math.isfinite(score):
-                scores.append(score)
-        if scores:
-            return beside_constant(examples, float(np.mean(scores)))
+            if math.isfinite(scores[main]):
+                found.append(scores)
+                fixed.append(constant)
+        if found:
+            scores, constant = _mean_scores(found), _mean_scores(fixed)
+            score = beside_constant(examples, scores[main])
+            return replace(score, scores=scores, constant=constant)
     return None
+
+
+def class_codes(examples: Examples) -> tuple[str, ...]:
+    """Return the class codes of examples as texts, none for a regression."""
+    if examples.task == "regression":
+        return ()
+    return tuple(map(str, range(int(examples.target.max()) + 1)))
+
+
+def _mean_scores(found: Sequence[ModelScores]) -> ModelScores:
+    """Return the means of the scores that every split has."""
+    names = [name for name in found[0] if all(name in scores for scores in found)]
+    return {name: float(np.mean([scores[name] for scores in found])) for name in names}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from memberbound.answers import INTERNAL, EstimateOf
+from memberbound.learners.holdout import find_shortcoming
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,11 @@ class ReleaseScore:
 
 
 def usefulness_notes(scores: Sequence[ReleaseScore]) -> list[str]:
-    """Return a note if a release scores no better than a constant prediction."""
-    constant = scores[0].constant_estimate if scores else None
-    if constant is None or scores[0].released_estimate > constant:
+    """Return a note if a release is no better than a constant prediction."""
+    beside = {s.name: s for s in scores if s.constant_estimate is not None}
+    released = {name: s.released_estimate for name, s in beside.items()}
+    constant = {name: s.constant_estimate or 0.0 for name, s in beside.items()}
+    shortcoming = find_shortcoming(released, constant) if released else None
+    if shortcoming is None:
         return []
-    return [
-        f"always giving the same answer has as good an {scores[0].name}: look at the other scores, "
-        "allow a larger eta, or find more rows"
-    ]
+    return [f"models like this one {shortcoming}: allow a larger eta, or find more rows"]

@@ -75,6 +75,7 @@ Seconds = Annotated[float, Rule(ge=0, le=1e9)]
 Count = Annotated[int, Rule(ge=0, le=2**53 - 1)]
 #: Accuracy or R², which may be far below 0.
 Score = Annotated[float, Rule(ge=-1e300, le=1)]
+LogLoss = Annotated[float, Rule(ge=0, le=100)]
 Theorem = Annotated[str, Rule(pattern=r"^[A-Z][A-Za-z0-9]*(-[A-Za-z0-9.]+)?$", max_length=40)]
 Shares = Annotated[tuple[Share, ...], Rule(min_length=2)]
 #: A verb's own dictionary, as its command prints it with ``--json``.
@@ -262,6 +263,11 @@ class Remedy:
     score_after_estimate: Score | None = None
     loss_estimate: float | None = None
     above_chance: bool | None = None
+    #: In what models are worse than a constant, as a clause.
+    shortcoming: str | None = None
+    auc_estimate: Share | None = None
+    log_loss_estimate: LogLoss | None = None
+    log_loss_constant_estimate: LogLoss | None = None
     extra_rows: Count | None = None
     information_kept_estimate: Annotated[float, Rule(ge=0)] | None = None
     steps: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -38,6 +38,7 @@ from memberbound.declarations import (
 from memberbound.errors import InputError, whole_number
 from memberbound.files import TABLE_ENDINGS, check_excel_safe, excel_safe_table
 from memberbound.learners.holdout import (
+    find_shortcoming,
     predict_rows,
     quiet_training,
     read_target,
@@ -81,6 +82,8 @@ _POST_PROCESSING = (
 _MOST_COMPARED, _MOST_ROWS = 250_000, 20_000
 #: Share of the real rows used to test models, and the minimum number of rows of each kind.
 _TESTED, _FEWEST = 0.25, 40
+#: Maximum numbers of worst pairs, and of classes whose shares the text output shows.
+_WORST_PAIRS, _MOST_CLASSES = 3, 6
 
 
 @dataclass(frozen=True)
@@ -102,13 +105,26 @@ class Marginal:
 
 
 @dataclass(frozen=True)
+class PairDistance:
+    """The distance of a pair of columns between the two tables."""
+
+    columns: tuple[str, str]
+    tvd_estimate: EstimateOf
+
+
+@dataclass(frozen=True)
 class Fidelity:
-    """Distances of pairs of columns between the two tables, and scores of boosting by name."""
+    """Distances of pairs of columns between the two tables, and scores of boosting by name.
+
+    ``worst_pairs`` has the worst ones first.  ``shortcoming`` says in what models trained on the
+    new rows are worse than a constant; None if they are better, or were not trained.
+    """
 
     two_way_tvd_estimate: EstimateOf
     worst_two_way_tvd_estimate: EstimateOf
-    worst_pair: tuple[str, str]
+    worst_pairs: tuple[PairDistance, ...]
     scores: Mapping[str, TrainedScores]
+    shortcoming: str | None
     marginals: Mapping[str, Marginal]
 
 
@@ -183,9 +199,24 @@ class Synthesis(AllRows):
                 rows.append((what, ", ".join(names)))
         close = self.fidelity
         mean = decimals(close.two_way_tvd_estimate, "estimate", 3)
-        worst = decimals(close.worst_two_way_tvd_estimate, "estimate", 3)
-        pair = " and ".join(close.worst_pair)
-        rows.append(("distance of two columns", f"≈ {mean}, at worst {worst} ({pair}){owner}"))
+        rows.append(("distance of two columns", f"≈ {mean} on average{owner}"))
+        rows += [
+            (
+                "at worst" if pair is close.worst_pairs[0] else "then",
+                f"≈ {decimals(pair.tvd_estimate, 'estimate', 3)} "
+                f"({' and '.join(pair.columns)}){owner}",
+            )
+            for pair in close.worst_pairs
+        ]
+        if self.target is not None and self.target in close.marginals:
+            classes = close.marginals[self.target]
+            shares = list(zip(*astuple(classes), strict=True))
+            shown = ", ".join(
+                f"{block} {decimals(new, 'estimate', 3)} ({decimals(real, 'estimate', 3)})"
+                for block, real, new in shares[:_MOST_CLASSES]
+            )
+            more = ", …" if len(shares) > _MOST_CLASSES else ""
+            rows.append((f"shares of {self.target} (real)", f"≈ {shown}{more}{owner}"))
         for name, score in close.scores.items():
             new = decimals(score.synthetic_estimate, "estimate", 3)
             real = decimals(score.real_estimate, "estimate", 3)
@@ -305,6 +336,7 @@ def synthesize(
                 written = excel_safe_table(released.frame) if excel_safe else released.frame
                 save(replace(released, frame=written), Path(out), force=force)
         notes = unit_and_seed_notes(unit, seed, persons=model.records, table=records)
+        fidelity = _fidelity(model, records, frame)
         return Synthesis(
             eta=model.eta,
             rows=len(frame),
@@ -318,9 +350,15 @@ def synthesize(
             pairs=model.pairs,
             noise=dict(model.noise),
             certificate=model.certificate_,
-            fidelity=_fidelity(model, records, frame),
+            fidelity=fidelity,
             out=None if out is None else str(out),
-            warnings=(*records.notes, *notes, *_describe_broken_rules(rules, records), _OWN_EYES),
+            warnings=(
+                *records.notes,
+                *notes,
+                *_describe_broken_rules(rules, records),
+                *([] if fidelity.shortcoming is None else [fidelity.shortcoming]),
+                _OWN_EYES,
+            ),
             baseline=guesses,
             table=released.frame,
             model=model,
@@ -371,7 +409,7 @@ def _fidelity(model: SyntheticTable, records: Records, frame: pd.DataFrame) -> F
     distances = {
         (a, b): _distance(blocks[a], blocks[b]) for a, b in itertools.combinations(blocks, 2)
     }
-    worst = max(distances, key=lambda pair: distances[pair])
+    worst = sorted(distances, key=lambda pair: -distances[pair])[:_WORST_PAIRS]
     try:
         with quiet_training():
             scores = {} if model.target is None else _score_models(model, real, drawn)
@@ -379,7 +417,20 @@ def _fidelity(model: SyntheticTable, records: Records, frame: pd.DataFrame) -> F
         scores = {}
     mean = float(np.mean(list(distances.values())))
     marginals = {c.cells.name: _marginal(c, *blocks[c.cells.name]) for c in columns}
-    return Fidelity(mean, distances[worst], worst, scores, marginals)
+    pairs = tuple(PairDistance(pair, distances[pair]) for pair in worst)
+    return Fidelity(mean, distances[worst[0]], pairs, scores, _shortcoming(scores), marginals)
+
+
+def _shortcoming(scores: Mapping[str, TrainedScores]) -> str | None:
+    """Return in what models trained on the new rows are worse than a constant, as a sentence."""
+    if not scores:
+        return None
+    kinds = ("synthetic_estimate", "constant_estimate", "real_estimate")
+    found = (
+        {name: float(getattr(score, kind)) for name, score in scores.items()} for kind in kinds
+    )
+    clause = find_shortcoming(*found)
+    return None if clause is None else f"models trained on this table {clause}"
 
 
 Blocks = NDArray[np.int64]
@@ -437,7 +488,8 @@ def _score_models(
         learner: Any = ensemble.HistGradientBoostingRegressor(random_state=0)
         if not numbers:
             learner = ensemble.HistGradientBoostingClassifier(random_state=0)
-        predictions.append(predict_rows(learner.fit(features, goal), test, classes))
+        learner.fit(features, goal)
+        predictions.append(predict_rows(learner, test, classes, probabilities=not numbers))
     fixed, synthetic, actual = score_beside_constant(truth, seen, classes, *predictions)
     return {
         name: TrainedScores(synthetic[name], actual[name], constant)

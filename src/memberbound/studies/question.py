@@ -1,0 +1,280 @@
+"""The question of a study: its options, its table, and the model it may be about."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import joblib
+import numpy as np
+from numpy.typing import NDArray
+
+from memberbound.attacks.evidence import load_given_model
+from memberbound.errors import InputError
+from memberbound.files import read_document
+from memberbound.learners.examples import Examples, examples_of
+from memberbound.learners.learner import Task
+from memberbound.learners.names import LEARNERS, learner_from_name
+from memberbound.learners.trained import TrainedModel
+from memberbound.release.all_rows.bounds import Bounds, read_bounds
+from memberbound.report.model import Data, Question, Role, typed_as
+from memberbound.tables.columns import Values
+from memberbound.tables.opening import open_table
+from memberbound.tables.persons import Persons, number_persons
+from memberbound.tables.public_rows import read_population
+from memberbound.tables.source import check_file
+from memberbound.tables.table import Table
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+#: Keys of a configuration that name files and folders.
+_PLACES = ("source", "out", "bounds", "model", "nonmembers")
+
+
+def checked_question(options: Mapping[str, Any]) -> Question:
+    """Return validated options, with defaults for missing ones."""
+    values = dict(options)
+    columns = values.get("columns")
+    if columns is not None:
+        values["columns"] = [columns] if isinstance(columns, str) else columns
+    return typed_as(Question, values, "")
+
+
+def read_configuration(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the options of a YAML file: names of the study's options, ``source`` and ``out``.
+
+    Relative paths in it are relative to the file.
+    """
+    place = Path(path)
+    options = read_document(place, "config") or {}
+    if not isinstance(options, dict):
+        kind = type(options).__name__
+        raise InputError(f"config {place} must hold names and values, got {kind}.")
+    names = {f.name for f in fields(Question)} | set(_PLACES)
+    unknown = sorted(str(name) for name in options if name not in names)
+    if unknown:
+        raise InputError(
+            f"config {place} must hold only {', '.join(sorted(names))}, got {unknown[0]!r}."
+        )
+    return {
+        str(name): str(place.parent / str(value)) if name in _PLACES else value
+        for name, value in options.items()
+        if value is not None
+    }
+
+
+# ── The model of a study, where it is about one that exists ───────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class StudyModel:
+    """A model that exists, and rows that it was not trained on, as they were given."""
+
+    trained: TrainedModel
+    nonmembers: object
+    sha256: str
+
+    @classmethod
+    def read(cls, model: object, members: object, nonmembers: object, *, trust: bool) -> StudyModel:
+        """Load the model; refuse what cannot be audited before any work is done."""
+        if members is None:
+            raise InputError("table must hold the rows that the model was trained on, got none.")
+        if nonmembers is None:
+            raise InputError(
+                "nonmembers must be given with a model: rows that it was not trained on."
+            )
+        trained = load_given_model(model, trust=trust)
+        digest = hashlib.sha256(_digest(model) + _digest(nonmembers))
+        return cls(trained, nonmembers, digest.hexdigest())
+
+    def learner(self, task: Task) -> str | None:
+        """Return the short name of the model's own kind, with which it would be retrained."""
+        fitted = self.trained.model
+        steps = getattr(fitted, "steps", None)
+        last = steps[-1][1] if isinstance(steps, list) and steps else fitted
+        for name in LEARNERS:
+            try:
+                kind = type(learner_from_name(name, task))
+            except InputError:
+                continue
+            if type(last) is kind:
+                return name
+        return None
+
+
+def _digest(part: object) -> bytes:
+    """Return a digest of a file or an object; one that cannot be hashed counts as new."""
+    if isinstance(part, (str, os.PathLike)):
+        check_file(part)
+        return hashlib.sha256(Path(part).read_bytes()).digest()
+    try:
+        return str(joblib.hash(part)).encode()
+    except (pickle.PicklingError, TypeError, AttributeError):
+        return os.urandom(32)
+
+
+# ── The table of a study: the user's own, or the one that comes along ─────────────────────────────
+
+EMBEDDED_TARGET = "diagnosis"
+
+
+def _embedded_table() -> DataFrame:
+    """Return the data set that comes along: 569 patients, 30 measurements and a diagnosis.
+
+    Breast Cancer Wisconsin (Diagnostic), Wolberg, Mangasarian, Street and Street 1995, as
+    scikit-learn carries it.
+    """
+    from sklearn.datasets import load_breast_cancer
+
+    loaded = load_breast_cancer(as_frame=True)
+    names = np.asarray(loaded.target_names)
+    return loaded.data.assign(**{EMBEDDED_TARGET: names[loaded.target.to_numpy()]})
+
+
+def _rows_by_person(source: Table, firsts: Table, target: str, unit: str) -> tuple[Table, Persons]:
+    """Return all rows of the persons in ``firsts``, parsed and in the same order."""
+    frame = source.frame
+    _, first, whose = np.unique(number_persons(frame[unit]), return_index=True, return_inverse=True)
+    # Leave out persons without a target in their first row.
+    left_out = Values.of(frame[target].iloc[first]).absent
+    # Order persons by their first row, left-out persons last.
+    number = np.argsort(np.lexsort((first, left_out)))[whose]
+    order = np.argsort(number, kind="stable")[: int((~left_out[whose]).sum())]
+    rows = firsts.with_frame(frame[list(firsts.columns)].iloc[order], firsts.readings()).parsed()
+    starts = np.flatnonzero(np.diff(number[order], prepend=-1))
+    everyone = rows.with_frame(rows.frame.assign(**{unit: number[order]}))
+    return everyone, Persons(starts, len(order))
+
+
+@dataclass(frozen=True, eq=False)
+class StudyData:
+    """The table of a study, opened once, and its encoded examples: a row per record.
+
+    The caller that opened ``source`` closes it.  ``table`` is parsed into numbers and time stamps,
+    so that every step reads the same values.
+    ``released`` is what releases are made of: ``table``, or where a record is a person the rows of
+    all ``persons`` in the order of the examples, with the person's number as unit.
+    ``sha256`` is a fingerprint of what was read.
+    """
+
+    source: Table
+    table: Table
+    released: Table
+    persons: Persons | None
+    examples: Examples
+    name: str
+    embedded: bool
+    sha256: str
+    bounds: Bounds = field(default_factory=dict)
+    #: Records of the table, with or without a target: rows, or persons.
+    records: int | None = None
+
+    @classmethod
+    def read(
+        cls,
+        source: object,
+        question: Question,
+        bounds: Mapping[str, object] | str | os.PathLike[str] | None = None,
+        encoding: str | None = None,
+    ) -> StudyData:
+        """Read the table; ``None`` is the embedded one, which has public bounds of its own."""
+        embedded = source is None
+        if embedded and bounds is None:
+            with as_file(files("memberbound.studies") / "embedded-bounds.yaml") as path:
+                public = read_bounds(path)
+        else:
+            public = read_bounds(Path(bounds) if isinstance(bounds, os.PathLike) else bounds)
+        rows = _embedded_table() if embedded else source
+        opened = open_table(rows, question.database_table, encoding=encoding)
+        try:
+            return cls._of_table(opened, question, public, embedded=embedded)
+        except BaseException:
+            if opened is not source:
+                opened.close()
+            raise
+
+    @classmethod
+    def _of_table(
+        cls, opened: Table, question: Question, public: Bounds, *, embedded: bool
+    ) -> StudyData:
+        rows, selection = read_population(
+            opened,
+            question.columns,
+            roles=question.roles,
+            target=question.target,
+            unit=question.unit,
+        )
+        unknown = [column for column in public if column not in rows.columns]
+        if unknown:
+            raise InputError(f"bounds must be of columns of the table, got {unknown[0]!r}.")
+        # Reports are passed on, so name the file without its folder.
+        name = opened.name if opened.path is None else opened.path.name
+        examples = examples_of(rows, selection, question.target)
+        everyone, persons, records = None, None, len(opened.frame)
+        if question.unit is not None:
+            everyone, persons = _rows_by_person(opened, rows, question.target, question.unit)
+            records = len(np.unique(number_persons(opened.frame[question.unit])))
+        # Every step reads what was parsed; the file's own texts are freed.
+        opened.forget_rows()
+        table = rows.parsed()
+        released = everyone or table
+        # The values, what they are taken for, and what is public about them.
+        derived = (examples.columns, sorted(selection.roles.items()), examples.classes)
+        digest = hashlib.sha256(repr((derived, sorted(public.items()))).encode())
+        digest.update(_table_digest(released.frame))
+        return cls(
+            opened,
+            table,
+            released,
+            persons,
+            examples,
+            "breast cancer (embedded)" if embedded else name,
+            embedded,
+            digest.hexdigest(),
+            {column: bound for column, bound in public.items() if column in table.columns},
+            records,
+        )
+
+    def rows_of(self, records: NDArray[np.intp]) -> DataFrame:
+        """Return all rows of some records, as they are released."""
+        rows = records if self.persons is None else self.persons.take(records)[0]
+        return self.released.frame.iloc[rows]
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """Role of each column of ``table``."""
+        roles = self.examples.selection.roles
+        return {column: roles[column] for column in roles if column in self.table.columns}
+
+    def described(self, target: str) -> Data:
+        """Describe the table for the report, without any value of a row."""
+        return Data(
+            name=self.name,
+            embedded=self.embedded,
+            rows=self.examples.rows,
+            columns=tuple(self.examples.columns),
+            roles=cast("Mapping[str, Role]", self.examples.selection.roles),
+            left_out=tuple(self.examples.selection.left_out),
+            encoded_features=int(self.examples.features.shape[1]),
+            target=target,
+            task=self.examples.task,
+            classes=tuple(self.examples.classes),
+            sha256=self.sha256,
+            records=self.records,
+        )
+
+
+def _table_digest(frame: DataFrame) -> bytes:
+    """Return a digest of the values of a table in their order, and of their types."""
+    import pandas as pd
+
+    rows = pd.util.hash_pandas_object(frame, index=False).to_numpy()
+    types = repr([(name, str(kind)) for name, kind in frame.dtypes.items()])
+    return hashlib.sha256(types.encode() + rows.tobytes()).digest()
