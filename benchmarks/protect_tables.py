@@ -1,21 +1,20 @@
 """How well does `protect` rank people of eight tables, beside private rivals at the same μ?
 
     python benchmarks/protect_tables.py [--table compas …] [--eta 0.05 …] [--draws 5] [--rare]
-                                        [--method logistic …] [--data DIR] [--json FILE]
+                                        [--method logistic …] [--choices FILE] [--data DIR]
+                                        [--json FILE]
     python benchmarks/protect_tables.py --markdown FILE …
-    python benchmarks/protect_tables.py --choose [--table …] [--draws 3]
 
 Per table, η and method: AUC and log loss on a fifth of the rows that had no part, mean and standard
 deviation over draws (a split and noise each), beside a constant's log loss.  Ours: *logistic* and
-*boosting* with public bounds, *logistic, no bounds*.  Rivals are told the bounds and pay for no
-preprocessing: *range* and *bins*, full-batch DP-SGD with gradients of Opacus, 40 steps, rate 4 and
-clip 1, on numbers scaled to [-1, 1] or in ten equal bins; *objective* perturbation at (ε, 1e-5),
-with the best of four strengths in hindsight; *EBM*, interpret-core's private boosting.
-``--rare`` cuts every table to 5 000 rows with 5 % of positives.  Bounds are what a steward might
-state: the categories, and round numbers beyond the largest and smallest value.
-
-``--choose`` redoes the choice of the constants of centred descent: per table, those with the best
-mean AUC on all *other* tables, plain and rare, and what they reach on the table itself.
+*boosting* with public bounds, *logistic, no bounds*; with ``--choices`` (a file of
+protect_choices.py) each table has the constants that were chosen on the others.  Rivals are told
+the bounds and pay for no preprocessing: *range* and *bins*, full-batch DP-SGD with gradients of
+Opacus, 40 steps and clip 1, the better of rates 1 and 4 in hindsight, on numbers scaled to [-1, 1]
+or in ten equal bins; *objective* perturbation at (ε, 1e-5), with the best of four strengths in
+hindsight; *EBM*, interpret-core's private boosting.  ``--rare`` cuts every table to 5 000 rows with
+5 % of positives.  Bounds are what a steward might state: the categories, and round numbers beyond
+the largest and smallest value.  ``--json`` is written line by line; what it has is not run again.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import gradient
 import numpy as np
@@ -39,7 +38,6 @@ from scipy.special import expit
 from sklearn.metrics import log_loss, roc_auc_score
 
 from memberbound.errors import InputError
-from memberbound.release.all_rows import gradient as descent
 from memberbound.release.all_rows.training import fit_private
 from memberbound.release.budget import Budget
 from memberbound.release.randomness import InsecureSource
@@ -50,10 +48,10 @@ TARGET = "y"
 #: Columns with more texts than this are left out for everybody.
 _MOST_LABELS = 200
 _FEWEST_NUMBERS = 6
-_BINS, _STEPS, _RATE = 10, 40, 4.0
+_BINS, _STEPS, _RATES = 10, 40, (1.0, 4.0)
 _RARE_ROWS, _RARE = 5000, 0.05
-#: Reach, the signal from which on it grows, and how far: the constants that ``--choose`` compares.
-GRID = tuple(itertools.product((0.12, 0.25, 0.5), (500.0, 1000.0, 2000.0), (1.0, 4.0)))
+#: Folder of the data files.
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 def _adult(folder: Path) -> pd.DataFrame:
@@ -166,7 +164,9 @@ def features(table: pd.DataFrame, bounds: Bounds, bins: int = 0) -> np.ndarray:
     return np.hstack(parts).astype(np.float64)
 
 
-def _full_batch(rows: np.ndarray, codes: np.ndarray, mu: float, seed: int) -> np.ndarray:
+def _full_batch(
+    rows: np.ndarray, codes: np.ndarray, mu: float, rate: float, seed: int
+) -> np.ndarray:
     """Return the weights, the intercept last, of full-batch DP-SGD by Opacus."""
     import torch
     from opacus import GradSampleModule
@@ -180,7 +180,7 @@ def _full_batch(rows: np.ndarray, codes: np.ndarray, mu: float, seed: int) -> np
         torch.nn.init.zeros_(weights)
     # A replaced record moves a sum by twice the clip.
     optimizer = DPOptimizer(
-        torch.optim.SGD(model.parameters(), lr=_RATE),
+        torch.optim.SGD(model.parameters(), lr=rate),
         noise_multiplier=2 * math.sqrt(_STEPS) / mu,
         max_grad_norm=1.0,
         expected_batch_size=len(rows),
@@ -224,8 +224,8 @@ def rival(split: gradient.Split, bounds: Bounds, eta: float, seed: int, name: st
         unit, tested = gradient._unit(seen / 4), gradient._unit(other / 4)
         draws = gradient._objective(unit, codes, 2, mu, np.random.default_rng(seed))
         return [_mark(truth, expit(tested @ (theta[:, 1] - theta[:, 0]))) for theta in draws]
-    weights = _full_batch(seen, codes, mu, seed)
-    return [_mark(truth, expit(other @ weights[:-1] + weights[-1]))]
+    models = [_full_batch(seen, codes, mu, rate, seed) for rate in _RATES]
+    return [_mark(truth, expit(other @ weights[:-1] + weights[-1])) for weights in models]
 
 
 def _only_target(bounds: Bounds) -> Bounds:
@@ -250,16 +250,31 @@ def read(name: str, folder: Path, cut: bool) -> tuple[pd.DataFrame, Bounds]:
     return table[list(bounds)], bounds
 
 
-def measured(given: argparse.Namespace) -> Iterator[Row]:
+def _with_choices(given: argparse.Namespace, name: str, method: str) -> AbstractContextManager[Any]:
+    """Return a context with the constants that were chosen on the other tables, for ours."""
+    learner = method.partition(",")[0]
+    if given.choices is None or learner not in ("logistic", "boosting"):
+        return nullcontext()
+    import protect_choices
+
+    rows = protect_choices.read_rows(given.choices)
+    return protect_choices.applied(learner, protect_choices.chosen(rows, learner, name))
+
+
+def measured(given: argparse.Namespace, done: set[tuple[str, float, str]]) -> Iterator[Row]:
     for name in given.table:
+        title = f"{name}{', rare' if given.rare else ''}"
         table, bounds = read(name, given.data, given.rare)
         for eta, method in itertools.product(given.eta, given.method):
+            if (title, eta, method) in done:
+                continue
             found: list[Scored] = []
             began = time.process_time()
             try:
                 for draw in range(given.draws):
                     split = gradient._part(table, 0.8, draw)
-                    found.append(METHODS[method](split, bounds, eta, draw))
+                    with _with_choices(given, name, method):
+                        found.append(METHODS[method](split, bounds, eta, draw))
             except InputError as error:
                 print(f"{name}, {method}: {error}", file=sys.stderr)
                 continue
@@ -269,7 +284,7 @@ def measured(given: argparse.Namespace) -> Iterator[Row]:
             best = scores[:, int(scores[..., 0].mean(axis=0).argmax())]
             share = table[TARGET].mean()
             yield {
-                "table": f"{name}{', rare' if given.rare else ''}",
+                "table": title,
                 "rows": len(table) * 4 // 5,
                 "eta": eta,
                 "method": method,
@@ -301,31 +316,6 @@ def markdown(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def choose(given: argparse.Namespace) -> None:
-    """Print, per table, the constants that are best on the others, and what they reach on it."""
-    eta, names = given.eta[0], [*given.table, *(f"{name}, rare" for name in given.table)]
-    reached = np.full((len(names), len(GRID)), np.nan)
-    for line, name in enumerate(names):
-        plain, cut = name.removesuffix(", rare"), name.endswith(", rare")
-        table, bounds = read(plain, given.data, cut)
-        for draw, (place, (reach, signal, most)) in itertools.product(
-            range(given.draws), enumerate(GRID)
-        ):
-            paces = {**descent._PACES, "centred": (reach, *descent._PACES["centred"][1:])}
-            with mock.patch.multiple(descent, _PACES=paces, _CLEAR_SIGNAL=signal, _FARTHER=most):
-                auc, _ = METHODS["logistic"](gradient._part(table, 0.8, draw), bounds, eta, draw)[0]
-            reached[line, place] = np.nansum([reached[line, place], auc / given.draws])
-        print(name, np.round(reached[line], 4).tolist(), file=sys.stderr, flush=True)
-    for name in given.table:
-        others = [k for k, other in enumerate(names) if other.removesuffix(", rare") != name]
-        own = [k for k, other in enumerate(names) if other.removesuffix(", rare") == name]
-        best = int(reached[others].mean(axis=0).argmax())
-        print(
-            name, GRID[best], np.round(reached[own, best], 4), np.round(reached[own].max(axis=1), 4)
-        )
-    print("all", GRID[int(reached.mean(axis=0).argmax())])
-
-
 def main() -> None:
     warnings.filterwarnings("ignore")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -334,19 +324,20 @@ def main() -> None:
     parser.add_argument("--method", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--rare", action="store_true")
-    parser.add_argument("--choose", action="store_true")
+    parser.add_argument("--choices", type=Path, help="written by protect_choices.py")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path, nargs="+")
-    shared = Path(__file__).resolve().parents[2] / "shared" / "data"
-    parser.add_argument("--data", type=Path, default=shared, help="folder of the data files")
+    parser.add_argument("--data", type=Path, default=DATA, help="folder of the data files")
     given = parser.parse_args()
     if given.markdown:
         lines = [line for file in given.markdown for line in file.read_text("utf-8").splitlines()]
         print(markdown([json.loads(line) for line in lines]))
-    elif given.choose:
-        choose(given)
     else:
-        for row in measured(given):
+        done: set[tuple[str, float, str]] = set()
+        if given.json is not None and given.json.exists():
+            lines = given.json.read_text("utf-8").splitlines()
+            done = {(r["table"], r["eta"], r["method"]) for r in map(json.loads, lines)}
+        for row in measured(given, done):
             line = json.dumps(row)
             print(line, file=sys.stderr, flush=True)
             if given.json is not None:

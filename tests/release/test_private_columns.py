@@ -8,7 +8,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from memberbound.errors import TooFewRowsError
 from memberbound.release.all_rows import private_columns
+from memberbound.release.all_rows.bounds import read_bounds
 from memberbound.release.all_rows.histograms import CLASS_SCALES
 from memberbound.release.all_rows.private_columns import (
     FirstCells,
@@ -21,6 +23,8 @@ from memberbound.release.all_rows.private_columns import (
     rows_needed,
     take_looks,
 )
+from memberbound.release.all_rows.synthetic import fit_synthetic
+from memberbound.release.all_rows.training import fit_private
 from memberbound.release.budget import CLASS_SLACK, HISTOGRAM_MOVES, Budget, NoisySums
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.columns import Values
@@ -299,3 +303,51 @@ def test_rare_classes_of_a_target_are_named():
         assert found == ("no", "yes")
         assert scale == pytest.approx(HISTOGRAM_MOVES / (MU * math.sqrt(1 - budget.left)))
         assert 1 - budget.left <= 0.05 + 1e-12
+
+
+def even_classes(rows):
+    draws = np.random.default_rng(rows)
+    ill = np.arange(rows) % 2 == 0
+    frame = {f"a{k}": draws.integers(1, 3, rows) + ill for k in range(2)}
+    return pd.DataFrame(frame | {"ill": np.where(ill, "yes", "no")})
+
+
+@pytest.mark.parametrize("stated", [(), ("a0", "a1"), ("ill",), ("a0", "a1", "ill")])
+def test_protect_and_synthesize_refuse_the_same_sizes(stated):
+    """Neither verb refuses a table of which the other one makes noise, and at the same size."""
+    every = {"a0": [0, 4], "a1": [0, 4], "ill": ["no", "yes"]}
+    bounds = {name: every[name] for name in stated}
+
+    def refusal(fit, rows, eta, **settings):
+        try:
+            fit(even_classes(rows), eta=eta, source=InsecureSource(1), **settings)
+        except TooFewRowsError as error:
+            return str(error)
+        return None
+
+    def synthetic(table, **settings):
+        fit_synthetic(read_records(table), target="ill", bounds=read_bounds(bounds), **settings)
+
+    def model(table, **settings):
+        fit_private(table, "ill", bounds=bounds, **settings)
+
+    for eta in (0.05, 0.2):
+        mu = Budget.for_eta(eta, slack=1e-9).mu
+        needed = rows_needed(3 - len(stated), mu, open_target="ill" not in stated)
+        for rows in (needed // 2, needed - 1, needed, needed + 1, 2 * needed):
+            said = [refusal(fit, rows, eta) for fit in (model, synthetic)]
+            assert said[0] == said[1], "the same words"
+            assert (said[0] is None) == (rows >= needed), (eta, rows)
+
+
+def test_a_target_without_bounds_needs_rows_for_its_classes():
+    sizes = [rows_needed(1, MU, open_target=flag) for flag in (False, True)]
+    assert sizes[0] < sizes[1] < 2 * sizes[0] + 10
+    goal = even_classes(sizes[1])[["ill"]]
+    for seed in range(5):
+        budget = Budget(MU, 1e-9, source=InsecureSource(seed))
+        found, _ = learn_classes(read_records(goal), "ill", budget, alone=True)
+        assert found == ("no", "yes")
+    # The usual share names them rarely.
+    usual = Budget(MU, 1e-9, source=InsecureSource(0))
+    assert len(learn_classes(read_records(goal), "ill", usual)[0]) < 2

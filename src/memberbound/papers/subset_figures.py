@@ -37,6 +37,7 @@ from memberbound.papers.izzo2024 import (
 from memberbound.papers.lowy2024 import exponential_pmp
 from memberbound.papers.reproduction import (
     Average,
+    Check,
     Curve,
     Findings,
     Measured,
@@ -63,7 +64,6 @@ from memberbound.subset.profile import (
     NeighbourProfile,
     clipped,
 )
-from memberbound.verbs.reproduce import Check
 
 # ── L24: what every figure shows ──────────────────────────────────────────────────────────────────
 

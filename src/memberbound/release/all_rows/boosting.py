@@ -230,9 +230,9 @@ class BoostedModel:
         if [table.shape for table in tables] != [(part.count, outputs) for part in parts]:
             raise ValueError("tables do not fit the columns")
         loss = one_of("loss", fields["loss"], LOSSES)
-        how = Boosting(**fields["boosting"])
-        size = outputs * sum(part.leaf_count(how.leaves) for part in parts)
-        return cls(tables, loss, how, float(fields["scale"]), size)
+        boosting = Boosting(**fields["boosting"])
+        size = outputs * sum(part.leaf_count(boosting.leaves) for part in parts)
+        return cls(tables, loss, boosting, float(fields["scale"]), size)
 
 
 # ── Boosting itself ───────────────────────────────────────────────────────────────────────────────
@@ -328,7 +328,7 @@ def _leaf_residuals(rows: TrainingRows, loss: Loss, move: _Move) -> FloatArray:
 def boost(
     rows: Shards[TrainingRows],
     loss: Loss,
-    how: Boosting,
+    boosting: Boosting,
     share: BudgetShare,
     *,
     records: int,
@@ -352,30 +352,30 @@ def boost(
     binned = binned_columns(encoder)
     columns = len(binned)
     units = min(_UNITS, 52 - records.bit_length())
-    sums = share.sums(sensitivity=math.ldexp(2.0, units), times=how.rounds * columns)
-    step = how.rate * how.clip / math.ldexp(1.0, units) / records
+    sums = share.sums(sensitivity=math.ldexp(2.0, units), times=boosting.rounds * columns)
+    step = boosting.rate * boosting.clip / math.ldexp(1.0, units) / records
     # Structure is public: the same coins for every table.
     coins = np.random.default_rng(0)
     run, last = uuid.uuid4().hex, None
     tables = [np.zeros((column.count, loss.outputs)) for column in binned]
     tables[0] += np.rint(score * _GRID) / _GRID
     means = [np.zeros_like(table) for table in tables]
-    first = how.rounds - max(1, math.ceil(how.rounds * how.averaged))
-    for number in range(how.rounds):
+    first = boosting.rounds - max(1, math.ceil(boosting.rounds * boosting.averaged))
+    for number in range(boosting.rounds):
         for k, column in enumerate(binned):
-            leaves = column.leaves(how.leaves, coins)
-            count = column.leaf_count(how.leaves)
+            leaves = column.leaves(boosting.leaves, coins)
+            count = column.leaf_count(boosting.leaves)
             asked = _Move(
-                run, number * columns + k, tables, last, k, leaves, count, how.clip, units
+                run, number * columns + k, tables, last, k, leaves, count, boosting.clip, units
             )
             exact = rows.sum(_leaf_residuals, loss, asked)
             # From here on nothing but the noisy sums is used: post-processing.
-            moved = np.rint(-step * sums.measure(exact)[leaves] * _GRID) / _GRID
-            tables[k] += moved
-            last = (k, moved)
+            change = np.rint(-step * sums.measure(exact)[leaves] * _GRID) / _GRID
+            tables[k] += change
+            last = (k, change)
         if number >= first:
             for k, table in enumerate(tables):
                 means[k] += (table - means[k]) / (number - first + 1)
-    in_residuals = sums.scale * how.clip / math.ldexp(1.0, units)
-    size = loss.outputs * sum(column.leaf_count(how.leaves) for column in binned)
-    return BoostedModel(tuple(means), loss.name, how, in_residuals, size)
+    in_residuals = sums.scale * boosting.clip / math.ldexp(1.0, units)
+    size = loss.outputs * sum(column.leaf_count(boosting.leaves) for column in binned)
+    return BoostedModel(tuple(means), loss.name, boosting, in_residuals, size)

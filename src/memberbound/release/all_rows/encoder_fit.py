@@ -122,7 +122,7 @@ def fit_target(
     if isinstance(bound, Categories):
         code, scale = TargetCode(name, bound.labels, form=bound.form), 1.0
     else:
-        classes, scale = learn_classes(records, name, budget)
+        classes, scale = learn_classes(records, name, budget, alone=True)
         code = TargetCode(name, classes)
     if len(code.classes) < 2:
         raise TooFewRowsError(
@@ -264,6 +264,6 @@ def _clipped_means(
         weights = np.ones(block.shape[1]) if persons is None else persons.weights[cut]
         lengths = row_lengths(np.einsum("ij,ij->j", block, block), len(block), 0.0)
         starts = None if persons is None else persons.starts_within(cut)
-        moved = clipped_residuals(weights[:, None], lengths, radius, starts)[:, 0]
-        total += block @ (np.trunc(moved / step) * step)
+        clipped = clipped_residuals(weights[:, None], lengths, radius, starts)[:, 0]
+        total += block @ (np.trunc(clipped / step) * step)
     return total

@@ -40,15 +40,16 @@ Features = Any
 #: Tuned once on breast cancer, digits, Adult, ACS and MNIST; see docs/gradient.md.
 _STEPS = 80
 _MOMENTUM = 0.8
-#: What is predicted: T·rate·clip over μ·rows, the clip, the share of the steps that is averaged.
+#: Kind of target: T·rate·clip over μ·rows, the clip, the share of the steps that is averaged.
 CLASS_CLIP = 0.1
-_PACES = {
+_PATHS = {
     "centred": (0.25, CLASS_CLIP, 0.1),
     "one score": (2.0, CLASS_CLIP, 0.1),
     "several scores": (1.0, CLASS_CLIP, 0.1),
     "numbers": (0.25, 0.25, 0.5),
 }
-#: Centred descents go further if μ·rows exceeds the first number, up to this factor.
+#: Chosen by benchmarks/protect_choices.py over eight tables, as is the first path: centred descents
+#: go further if μ·rows exceeds the first number, up to this factor.
 _CLEAR_SIGNAL, _FARTHER = 1000.0, 4.0
 #: The largest rate·clip, which limits single steps.
 _FASTEST = 400.0
@@ -60,6 +61,9 @@ _INTERCEPT = 0.2
 _MEAN_RADIUS = 1.1
 #: Least squared length of a typical centred row.
 _LEAST_SQUARE = 0.05
+#: Training starts at the balanced score if the classes' shares differ by more than one over this;
+#: chosen by benchmarks/protect_choices.py.
+_PULL = 2.0
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ class Descent:
         """
         steps = max(1, min(_STEPS, MOST_DRAWS // (outputs * (width + 1))))
         kind = "numbers" if regression else "one score" if outputs == 1 else "several scores"
-        reach, clip, averaged = _PACES["centred" if centred else kind]
+        reach, clip, averaged = _PATHS["centred" if centred else kind]
         if centred:
             reach *= min(max(mu * rows / _CLEAR_SIGNAL, 1.0), _FARTHER)
         step_rate = min(reach * mu * rows / steps, _FASTEST)
@@ -140,13 +144,15 @@ class Start:
 def starting_score(share: float, clip: float) -> float:
     """Return constant log-odds for two classes, given the share of the second.
 
-    Clipped residuals of a rare class and of the others add up to 0 at the first of two scores.  The
-    more alike the classes are, the less that pulls, and the nearer is the log-odds of the share.
+    Clipped residuals of a rare class and of the others add up to 0 at the *balanced* score.  From
+    anywhere else all records first push towards it, along the error of the centre.  The more alike
+    the classes are, the weaker is the push, and the closer to the log-odds of the share training
+    starts.
     """
     rare = min(share, 1.0 - share)
     residual = min(clip, 1.0 - rare) * rare / (1.0 - rare)
     balanced, own = float(special.logit(residual)), float(special.logit(rare))
-    pull = 1.0 - 2.0 * rare
+    pull = min(1.0, _PULL * (1.0 - 2.0 * rare))
     return math.copysign(pull * balanced + (1.0 - pull) * own, share - 0.5)
 
 

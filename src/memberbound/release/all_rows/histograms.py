@@ -20,7 +20,6 @@ from memberbound.tables.columns import Values
 from memberbound.tables.persons import Persons
 from memberbound.tables.records import Records
 from memberbound.tables.roles import says_identifier
-from memberbound.tables.spelling import number_label
 
 # ── Cells: the same for every table ───────────────────────────────────────────────────────────────
 
@@ -61,7 +60,7 @@ class FixedCells:
         if cell == MISSING:
             return "(missing)"
         low, high = octave_ends(cell)
-        return f"{number_label(low)} to {number_label(high)}" if low < high else "0"
+        return f"{low:g} to {high:g}" if low < high else "0"
 
 
 FIXED_CELLS = FixedCells()

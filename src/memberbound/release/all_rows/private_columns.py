@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from memberbound.errors import TooFewRowsError
 from memberbound.numerics.rounding import FloatArray, IntArray
 from memberbound.release.all_rows.bounds import Range
 from memberbound.release.all_rows.cells import (
@@ -85,16 +86,38 @@ def histogram_share(private: int, records: int, mu: float) -> float:
     return min(max((_WANTED_SCALES / signal) ** 2, _LEAST_SHARE), _MOST_SHARE)
 
 
-def rows_needed(private: int, mu: float) -> int:
+def rows_needed(private: int, mu: float, *, open_target: bool = False) -> int:
     """Return the number of records needed for private columns to rise above the noise.
 
     A rule of thumb, the same for every verb: ten noise scales of the first look at its
     largest share; if all bounds are given, 10/μ, below which the noise in a mean is as large as
-    a typical mean.
+    a typical mean.  With an ``open_target``, one of the private columns, two classes of equal size
+    must be named (:func:`learn_classes`).
     """
     spent = mu * math.sqrt(_MOST_SHARE * _FIRST)
     scale = HISTOGRAM_MOVES * math.sqrt(private) / spent
-    return math.ceil(max(_ROWS_PER_SCALE * scale, _FEWEST_SIGNALS / mu))
+    least = max(_ROWS_PER_SCALE * scale, _FEWEST_SIGNALS / mu)
+    if open_target:
+        least = max(least, 2.0 * _SURE_SCALES * HISTOGRAM_MOVES / (mu * math.sqrt(_ONLY_SHARE)))
+    return math.ceil(least)
+
+
+def refuse_small(records: Records, private: int, mu: float, *, open_target: bool) -> None:
+    """Refuse a table that the noise drowns, from public numbers alone: the rule of every verb.
+
+    ``private`` columns have no bounds, the target among them if it is open.
+    """
+    needed = rows_needed(private, mu, open_target=open_target)
+    if len(records) >= needed:
+        return
+    what = "rows" if records.unit is None else f"different values of {records.unit!r}"
+    target = " (one is the target)" if open_target else ""
+    raise TooFewRowsError(
+        f"the table must have at least about {needed} {what} at this eta, with {private} "
+        f"column{'' if private == 1 else 's'} without bounds{target}, got {len(records)}: the "
+        "noise drowns fewer. Give bounds (ranges and categories that are public knowledge), leave "
+        "columns out, find more rows, or allow a larger eta."
+    )
 
 
 def take_looks(budget: Budget, private: int, records: int) -> tuple[NoisySums, BudgetShare]:
@@ -107,20 +130,27 @@ def take_looks(budget: Budget, private: int, records: int) -> tuple[NoisySums, B
 
 #: Classes with this share of the rows are named, if the share of μ² for it is within these limits.
 _NAMED_SHARE, _CLASS_LIMITS = 0.025, (0.005, 0.05)
+#: Where nothing else names classes, those with this share of the rows are named, for up to this
+#: share of μ²; almost surely if they have this many noise scales.
+_ONLY_NAMED, _ONLY_SHARE, _SURE_SCALES = 0.3, 0.2, CLASS_SCALES + 2.0
 
 
-def learn_classes(records: Records, name: str, budget: Budget) -> tuple[tuple[str, ...], float]:
+def learn_classes(
+    records: Records, name: str, budget: Budget, *, alone: bool = False
+) -> tuple[tuple[str, ...], float]:
     """Return the classes of a target, by name, and the scale of the noise in their counts.
 
-    A separate histogram, because rare classes matter more than rare values of a column.
+    A separate histogram, because rare classes matter more than rare values of a column.  ``alone``
+    says that nothing else names classes: small tables pay more then.
 
     Guarantee: a class of a single person is named with probability at most ``CLASS_SLACK``.
     """
-    scale = _NAMED_SHARE * len(records) / CLASS_SCALES
-    wanted = (HISTOGRAM_MOVES / (budget.mu * scale)) ** 2
-    share = budget.take(
-        "classes of the target", min(max(wanted, _CLASS_LIMITS[0]), _CLASS_LIMITS[1])
-    )
+    signal = budget.mu * len(records) / HISTOGRAM_MOVES
+    wanted = (CLASS_SCALES / (_NAMED_SHARE * signal)) ** 2
+    fraction = min(max(wanted, _CLASS_LIMITS[0]), _CLASS_LIMITS[1])
+    if alone:
+        fraction = max(fraction, min((_SURE_SCALES / (_ONLY_NAMED * signal)) ** 2, _ONLY_SHARE))
+    share = budget.take("classes of the target", fraction)
     sums = share.sums(sensitivity=HISTOGRAM_MOVES)
     return noisy_names(records, name, sums), sums.scale
 

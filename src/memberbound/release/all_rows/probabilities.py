@@ -23,7 +23,7 @@ from memberbound.release.all_rows.gradient import Features, TrainingRows
 from memberbound.release.budget import HISTOGRAM_MOVES, BudgetShare
 from memberbound.tables.shards import Shards
 
-#: Share of μ² for the counts.
+#: Share of μ² for the counts, by default.
 PROBABILITY_SHARE = 0.04
 #: Knots in units of log-odds.
 _KNOTS = np.arange(-4.0, 5.0)
@@ -31,6 +31,9 @@ _KNOTS = np.arange(-4.0, 5.0)
 TYPICAL_SLOPES = {"logistic": 0.45, "softmax": 0.6, "boosting": 0.8, "network": 0.5}
 #: Prior spreads of the slope (in units of the typical one) around 1, and of offsets around 0.
 _SLOPE_SPREAD, _OFFSET_SPREAD = 0.4, 0.5
+#: Prior spread of the offset around the log-odds of the noisy class share: the constant score of a
+#: centred model has the error of its centre.  Chosen by benchmarks/protect_choices.py.
+_SHARE_SPREAD = 1.0
 #: With fewer records than this many noise scales the counts get less weight: noisy offsets
 #: would cost accuracy.
 _LOUD = 40.0
@@ -132,12 +135,13 @@ def probability_line(
     records: int,
     outputs: int,
     offsets: bool = True,
-    base: float = 0.0,
+    base: float | None = None,
 ) -> tuple[float, FloatArray]:
     """Fit the slope and offsets that turn a released model's scores into log-odds.
 
     ``records`` is the number of all rows, or of persons, each with total weight 1.
-    ``slope`` and ``base`` are the prior: log-odds near slope·score + base.
+    ``slope`` and ``base`` are the prior: log-odds near slope·score + base, the log-odds of a noisy
+    class share (None: near slope·score).
 
     Guarantee: the noisy counts are within the slack of their draws of a ``share.mu``-GDP pair under
     replace-one; slope and offsets are computed from them.
@@ -155,11 +159,12 @@ def probability_line(
     # The rest is post-processing of the noisy counts.
     noisy = np.ldexp(noise.measure(total), -units)
     scale = math.ldexp(noise.scale, -units)
-    factor, moved = _fitted(noisy, scale, records / scale, offsets=offsets, base=base)
-    moved = moved + base
+    factor, shifts = _fit_line(noisy, scale, records / scale, offsets=offsets, base=base)
+    if base is not None:
+        shifts = shifts + base
     if outputs == 2:
-        moved = np.array([-0.5, 0.5]) * moved
-    return slope * factor, moved
+        shifts = np.array([-0.5, 0.5]) * shifts
+    return slope * factor, shifts
 
 
 def _against_the_rest(slope: float, offsets: FloatArray) -> FloatArray:
@@ -174,15 +179,16 @@ def _against_the_rest(slope: float, offsets: FloatArray) -> FloatArray:
     return np.asarray(offsets - means + slope * math.log(others))
 
 
-def _fitted(
-    noisy: FloatArray, scale: float, signal: float, *, offsets: bool, base: float
+def _fit_line(
+    noisy: FloatArray, scale: float, signal: float, *, offsets: bool, base: float | None
 ) -> tuple[float, FloatArray]:
     """Return the most likely slope and offsets, given noisy counts and the prior.
 
     ``signal`` is the number of records in noise scales, a public number.
     """
     expected = min(1.0, max(_FLATTEST, signal / _CLEAR))
-    slopes, shifts = (s * min(1.0, signal / _LOUD) for s in (_SLOPE_SPREAD, _OFFSET_SPREAD))
+    offset_spread, centre = (_OFFSET_SPREAD, 0.0) if base is None else (_SHARE_SPREAD, base)
+    slopes, shifts = (s * min(1.0, signal / _LOUD) for s in (_SLOPE_SPREAD, offset_spread))
     outside, inside = noisy[..., 0], noisy[..., 1]
     rows = outside + inside
     noise = math.sqrt(2.0) * scale
@@ -191,12 +197,12 @@ def _fitted(
     held = np.maximum(rows, 0.0)
 
     def misfits(line: FloatArray) -> FloatArray:
-        moved = line[1:] if offsets else np.zeros(len(noisy))
-        added = _against_the_rest(line[0], moved)[:, None]
-        p = special.expit(line[0] * _KNOTS + base + added)
+        free_offsets = line[1:] if offsets else np.zeros(len(noisy))
+        added = _against_the_rest(line[0], free_offsets)[:, None]
+        p = special.expit(line[0] * _KNOTS + centre + added)
         variance = scale**2 * (p**2 + (1 - p) ** 2) + held * p * (1 - p)
-        missed = trust * ((1 - p) * inside - p * outside) / np.sqrt(variance)
-        return np.concatenate([missed.ravel(), [(line[0] - expected) / slopes], line[1:] / shifts])
+        errors = trust * ((1 - p) * inside - p * outside) / np.sqrt(variance)
+        return np.concatenate([errors.ravel(), [(line[0] - expected) / slopes], line[1:] / shifts])
 
     free = len(noisy) if offsets else 0
     ends = ([_SLOPES[0], *[_OFFSETS[0]] * free], [_SLOPES[1], *[_OFFSETS[1]] * free])

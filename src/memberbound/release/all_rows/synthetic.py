@@ -40,11 +40,15 @@ from memberbound.release.all_rows.measurements import (
     budget_shares,
     is_large,
 )
-from memberbound.release.all_rows.private_columns import MOST_LABELS, look_coordinates, look_names
+from memberbound.release.all_rows.private_columns import (
+    MOST_LABELS,
+    look_coordinates,
+    look_names,
+    refuse_small,
+)
 from memberbound.release.all_rows.synthetic_columns import (
     declare_columns,
     learn_cells,
-    refuse_small,
 )
 from memberbound.release.all_rows.tree import PairModel
 from memberbound.release.budget import Budget, Slack
@@ -205,7 +209,9 @@ def fit_synthetic(
         reserve=reserve,
         bounds=[name for name in stated if name in names],
     )
-    refuse_small(records, public, budget.mu)
+    open_target = target is not None and target not in public
+    private = sum(name not in public for name in records.columns)
+    refuse_small(records, private, budget.mu, open_target=open_target)
     cells, identifiers, left_out = learn_cells(records, public, writings, target, budget)
     left, count = budget.left, len(records)
     features = [column for name, column in cells.items() if name != target]

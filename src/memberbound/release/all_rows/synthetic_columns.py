@@ -27,7 +27,6 @@ from memberbound.release.all_rows.histograms import MOST_CLASSES, counted, noisy
 from memberbound.release.all_rows.private_columns import (
     learn_classes,
     learn_columns,
-    rows_needed,
     take_looks,
 )
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget
@@ -64,20 +63,6 @@ def declare_columns(
             "A target of numbers has a range as bounds."
         )
     return public, writings
-
-
-def refuse_small(records: Records, public: Bounds, mu: float) -> None:
-    """Refuse a table that the noise drowns, for public reasons only."""
-    columns = len(records.columns)
-    private = columns - len(public)
-    needed = rows_needed(private, mu)
-    if len(records) < needed:
-        what = "rows" if records.unit is None else f"different values of {records.unit!r}"
-        raise InputError(
-            f"the table must have at least about {needed} {what} for {columns} "
-            f"columns ({private} without bounds) at this eta, got {len(records)}. Give bounds that "
-            "are public knowledge, allow a larger eta, name fewer columns, or find more rows."
-        )
 
 
 #: Share of μ² for how numbers of columns with public ranges are written, where no type says it.

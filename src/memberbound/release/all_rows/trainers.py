@@ -31,13 +31,14 @@ from memberbound.release.all_rows.gradient import (
 )
 from memberbound.release.all_rows.learner_forms import Settings
 from memberbound.release.all_rows.losses import Loss
-from memberbound.release.all_rows.probabilities import TYPICAL_SLOPES
+from memberbound.release.all_rows.probabilities import PROBABILITY_SHARE, TYPICAL_SLOPES
 from memberbound.release.budget import Budget, BudgetShare
 from memberbound.tables.columns import Values
 from memberbound.tables.shards import Shards
 
-#: Share of μ² for the mean of the encoded rows.
-CENTRE_SHARE = 0.05
+#: Shares of μ² for the mean of the encoded rows, and for the calibration of a centred model.
+#: Chosen by benchmarks/protect_choices.py.
+CENTRE_SHARE, _CENTRED_PROBABILITY_SHARE = 0.1, 0.08
 #: Typical slope of a centred linear model: this divided by the root of its signal, within limits.
 _SLOPE, _FLATTEST, _STEEPEST = 10.0, 0.45, 2.0
 
@@ -60,6 +61,9 @@ class Trainer(Protocol):
         ``signal`` is μ times the number of records of the rarer class, if training starts at its
         share, times the rate factor.
         """
+
+    def probability_share(self, loss: Loss) -> float:
+        """Return the share of μ² for calibrated probabilities."""
 
     def most_draws(self, width: int, columns: int, outputs: int) -> int:
         """Return an upper bound on the numbers drawn, for an encoder of at most this width."""
@@ -115,6 +119,10 @@ class LinearTrainer:
         if signal is None:
             return TYPICAL_SLOPES[loss.name]
         return min(max(_SLOPE / math.sqrt(signal), _FLATTEST), _STEEPEST)
+
+    def probability_share(self, loss: Loss) -> float:
+        """Return the share of μ²: a centred model needs its offset, which no step measures."""
+        return _CENTRED_PROBABILITY_SHARE if self.starts_at_share(loss) else PROBABILITY_SHARE
 
     def most_draws(self, width: int, columns: int, outputs: int) -> int:  # noqa: ARG002
         """Return an upper bound on the numbers drawn."""
@@ -190,6 +198,10 @@ class BoostingTrainer:
     def typical_slope(self, loss: Loss, signal: float | None) -> float:  # noqa: ARG002
         """Return the typical slope: the same for all losses."""
         return TYPICAL_SLOPES["boosting"]
+
+    def probability_share(self, loss: Loss) -> float:  # noqa: ARG002
+        """Return the share of μ², the same for all losses."""
+        return PROBABILITY_SHARE
 
     def most_draws(self, width: int, columns: int, outputs: int) -> int:
         """Return an upper bound on the numbers drawn."""

@@ -47,11 +47,10 @@ from memberbound.release.all_rows.private_columns import (
     PrivateColumn,
     learn_columns,
     look_coordinates,
-    rows_needed,
+    refuse_small,
     take_looks,
 )
 from memberbound.release.all_rows.probabilities import (
-    PROBABILITY_SHARE,
     probability_line,
     probability_sums,
 )
@@ -112,15 +111,15 @@ def fit_private(
     """
     one_of("learner", learner, PRIVATE_LEARNERS)
     public = read_bounds(bounds)
-    how = Settings() if settings is None else settings
-    trainer = trainer_of(learner, how)
+    settings = Settings() if settings is None else settings
+    trainer = trainer_of(learner, settings)
     classifier = trainer.is_classifier(public.get(target))
 
     def most_draws(width: int, columns: int, outputs: int) -> int:
         models = 1 + (len(_RATE_FACTORS) if tune else 0)
         starts = classifier and trainer.starts_at_share(trainer.loss(2))
         counts = probability_sums(outputs) + width * starts
-        counts += outputs * (starts or how.class_weight == "balanced")
+        counts += outputs * (starts or settings.class_weight == "balanced")
         return models * (1 + trainer.most_draws(width, columns, outputs)) + counts
 
     records = read_records(table, forms_of(public))
@@ -137,15 +136,17 @@ def fit_private(
     )
     loss, count = trainer.loss(len(code.classes)), len(records)
     frequencies, by_class = None, None
-    if trainer.starts_at_share(loss) or (classifier and how.class_weight == "balanced"):
+    if trainer.starts_at_share(loss) or (classifier and settings.class_weight == "balanced"):
         frequencies = _class_frequencies(code, records, budget)
-    if classifier and how.class_weight is not None:
-        by_class = _class_weights(how.class_weight, code, frequencies)
+    if classifier and settings.class_weight is not None:
+        by_class = _class_weights(settings.class_weight, code, frequencies)
     run = _Training(trainer, encoder, code, loss, count, by_class, weight)
     rows = records.shards.map(run.encode)
     # Free the raw rows: training needs the encoded ones only.
     del table, records
-    counts = budget.take("calibrated probabilities", PROBABILITY_SHARE) if loss.probable else None
+    counts = None
+    if loss.probable:
+        counts = budget.take("calibrated probabilities", trainer.probability_share(loss))
     start, share = None, 0.5
     if trainer.starts_at_share(loss):
         assert frequencies is not None
@@ -170,12 +171,12 @@ def fit_private(
             slope=trainer.typical_slope(loss, signal),
             records=count,
             outputs=loss.outputs,
-            offsets=how.intercept,
-            base=float(special.logit(share)),
+            offsets=settings.intercept,
+            base=None if start is None else float(special.logit(share)),
         )
         model = model.rescale(*line)
     return PrivateModel(
-        encoder, code, model, budget, count, source.secure, checked_eta(eta), learner, how
+        encoder, code, model, budget, count, source.secure, checked_eta(eta), learner, settings
     )
 
 
@@ -222,7 +223,8 @@ def prepare(
         reserve=reserve,
         bounds=tuple(public),
     )
-    _refuse_small(records, sum(n not in public for n in features), budget.mu, open_target)
+    private_columns = sum(n not in public for n in features) + int(open_target)
+    refuse_small(records, private_columns, budget.mu, open_target=open_target)
     most = most_classes(rows, budget.mu)
     if isinstance(target_bound, Categories) and len(target_bound.labels) > most:
         raise TooFewRowsError(
@@ -378,16 +380,3 @@ def _slack(
         + draws(widest(features, bounds), len(features), max(1, outputs))
     )
     return Slack(coordinates, int(target_bound is None and classifier))
-
-
-def _refuse_small(records: Records, private: int, mu: float, open_target: bool) -> None:
-    needed = rows_needed(private + int(open_target), mu)
-    if len(records) < needed:
-        what = "rows" if records.unit is None else f"different values of {records.unit!r}"
-        raise TooFewRowsError(
-            f"the table must have at least about {needed} {what} at this eta, with {private} "
-            f"feature{'' if private == 1 else 's'} without bounds and a target "
-            f"{'without' if open_target else 'with'} them, got {len(records)}: fewer are drowned "
-            "by the noise. Give bounds (ranges and categories that are public knowledge), leave "
-            "columns out, find more rows, or allow a larger eta."
-        )
