@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from statistics import NormalDist
 
 import pytest
 
-from commands import python
+from commands import command, python
+from memberbound import explain
 from memberbound.errors import InputError, MemberboundError, shorten
 from memberbound.faces import endings
 from memberbound.faces.command_line import _run_guarded
@@ -94,6 +97,20 @@ def test_every_kind_has_its_sentence_and_code(problem, code, words, capsys, monk
     assert _run_guarded(fail) == code
     (line,) = capsys.readouterr().err.splitlines()
     assert words in line
+
+
+def test_an_epsilon_is_answered_with_the_eta_that_keeps_it(tmp_path):
+    """η of normal noise, checked by the profile that explain certifies."""
+    table = tmp_path / "t.csv"
+    table.write_text("a,y\n1,0\n")
+    ended = command("protect", str(table), "--target", "y", "--epsilon", "1")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    eta = float(re.search(r"protect takes --eta, not --epsilon: --eta (\S+) is", ended.stderr)[1])
+    mu = 2 * NormalDist().inv_cdf(0.5 + eta)
+    kept, less = (explain(gdp=mu * k, delta=1e-5).epsilon for k in (1, 1.01))
+    assert kept <= 1 < less
+    assert "takes --eta" in command("synthesize", str(table), "--epsilon=x").stderr
+    assert "No such option" in command("certify", str(table), "--epsilon", "1").stderr
 
 
 def test_messages_are_bounded_lines_without_control_characters():

@@ -8,6 +8,7 @@ printed only with ``MEMBERBOUND_DEBUG=1``.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import NormalDist
 
 from memberbound._version import __version__
 from memberbound.errors import InputError, MemberboundError, shorten
@@ -75,7 +77,8 @@ def ending(problem: BaseException, tracebacks: Path | None = None) -> tuple[str,
     # Typer vendors click, so recognise its errors by their methods.
     format_message = getattr(problem, "format_message", None)
     if format_message is not None:
-        return format_message(), getattr(problem, "exit_code", 2)
+        sentence = _suggest_eta(problem) or format_message()
+        return sentence, getattr(problem, "exit_code", 2)
     if is_memory_error(problem):
         return "out of memory. Use fewer rows, columns or --workers, or a larger machine.", 1
     if isinstance(problem, BrokenPipeError):
@@ -89,6 +92,37 @@ def ending(problem: BaseException, tracebacks: Path | None = None) -> tuple[str,
     path = keep_traceback(problem, tracebacks)
     where = "could not be written to a file" if path is None else f"are in {path}"
     return f"unexpected error ({type(problem).__name__}). Details {where}.", 1
+
+
+def _suggest_eta(problem: BaseException) -> str | None:
+    """Return what to use where a release was asked for an ε: the η of noise that keeps it."""
+    context = getattr(problem, "ctx", None)
+    if getattr(problem, "option_name", None) != "--epsilon" or context is None:
+        return None
+    if not any("--eta" in parameter.opts for parameter in context.command.params):
+        return None
+    verb, told = context.info_name, "--epsilon"
+    with contextlib.suppress(ValueError, IndexError):
+        joined = " ".join(sys.argv).replace("--epsilon=", "--epsilon ").split()
+        epsilon = float(joined[joined.index("--epsilon") + 1])
+        if 0 < epsilon < 50:
+            eta = int(_eta_of_normal_noise(epsilon, 1e-5) * 1e4) / 1e4
+            told = f"--epsilon: --eta {eta:g} is ε = {epsilon:g} at δ = 1e-5, one record replaced"
+    return f"{verb} takes --eta, not {told} (memberbound explain translates)."
+
+
+def _eta_of_normal_noise(epsilon: float, delta: float) -> float:
+    """Return Φ(μ/2) - ½ for the largest μ at which normal noise is (ε, δ)-DP."""
+    cdf = NormalDist().cdf
+
+    def profile(mu: float) -> float:
+        return cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * cdf(-mu / 2 - epsilon / mu)
+
+    low, high = 1e-6, 20.0
+    for _ in range(60):
+        mu = (low + high) / 2
+        low, high = (mu, high) if profile(mu) <= delta else (low, mu)
+    return cdf(low / 2) - 0.5
 
 
 def is_memory_error(problem: BaseException) -> bool:

@@ -11,6 +11,7 @@ the user's).  :mod:`memberbound.tables.source` lists the formats and how values 
 
 from __future__ import annotations
 
+import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -627,4 +628,6 @@ def check_names(names: Iterable[str], columns: Sequence[str], table: str) -> Non
     absent = next((name for name in names if name not in columns), None)
     if absent is not None:
         listed = ", ".join(map(repr, columns))
-        raise InputError(f"{table} has no column {absent!r}; it has {listed}.")
+        close = difflib.get_close_matches(absent, columns, n=1)
+        hint = f" The closest name is {close[0]!r}." if close else ""
+        raise InputError(f"{table} has no column {absent!r}; it has {listed}.{hint}")
