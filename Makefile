@@ -45,7 +45,8 @@ help: ## print this list
 
 study: $(PACKAGE) ## certify, audit and protect on the embedded data: reports/study/report.html
 	@$(BIN)/python scripts/example_data.py examples/data
-	@$(BIN)/memberbound study --out reports/study --force
+	@$(BIN)/memberbound study examples/data/patients.csv --target diagnosis \
+		--bounds examples/data/patients.yaml --eta 0.05 --out reports/study --force
 
 serve: $(PACKAGE) ## the web calculator on this machine
 	@$(BIN)/memberbound serve
