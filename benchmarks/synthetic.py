@@ -123,7 +123,8 @@ _MOST_LISTED = 400
 
 def _numbers(column: pd.Series[Any]) -> FloatArray:
     """Return numbers, and days since 1970 where a column holds dates."""
-    numbers = pd.to_numeric(column, errors="coerce")
+    dates = pd.api.types.is_datetime64_any_dtype(column)
+    numbers = pd.to_numeric(column.astype(str) if dates else column, errors="coerce")
     if numbers.isna().all() and column.notna().any():
         dates = pd.to_datetime(column.astype(str), errors="coerce", format="ISO8601")
         numbers = (dates - pd.Timestamp(0)) / pd.Timedelta(days=1)

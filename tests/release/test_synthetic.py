@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from tests.oracle.synthetic_parts import measure_every_part
 from tests.oracle.training import PUBLIC, people
 
 from memberbound.errors import InputError
-from memberbound.release.all_rows import label_model, measurements
+from memberbound.release.all_rows import label_model, marginals, measurements, tree
 from memberbound.release.all_rows.bounds import Categories, Range
 from memberbound.release.all_rows.cells import (
     FORMATS,
@@ -385,3 +386,34 @@ def test_a_type_that_cannot_be_made_stops_no_release():
 )
 def test_declared_types_are_respected(kind, writing):
     assert declared_writing(kind, "any") == writing
+
+
+def test_a_column_and_its_square_stay_together():
+    """Two columns of many values of which one decides the other have many codes, not five."""
+    age = np.random.default_rng(7).integers(20, 80, 8000)
+    table = pd.DataFrame({"age": age, "square": age**2, "sex": np.where(age % 2, "f", "m")})
+    bounds = {"age": [20, 80], "square": [400, 6400], "sex": ["f", "m"]}
+    drawn = fitted(table, bounds=bounds, eta=0.1).sample(8000, InsecureSource(3))
+    error = np.sqrt(drawn["square"].to_numpy(dtype=float)) - drawn["age"].to_numpy(dtype=float)
+    assert np.abs(error).mean() < 3.5
+
+
+def test_empty_cells_do_not_cost_runs():
+    """Sixteen codes of which one is empty keep fifteen runs, though none is of equal mass."""
+    counts = np.array([0.0, 67, 219, 315, 243, 387, 611, 155, 5155, 3499, 747, 547, 2667, 859, 347])
+    runs = marginals.merge(np.append(counts, [171.0, 0.0]), 16, 15)
+    assert len(set(runs[:16].tolist())) == 15
+
+
+def test_weak_edges_do_not_cost_the_strong_ones():
+    """Only edges that promise more than their noise costs all others are measured."""
+    scores = np.zeros((4, 4))
+    scores[0, 1], scores[1, 2], scores[2, 3] = 5000.0, 4000.0, 1.0
+    kept = tree.keep_edges(scores, np.array([10, 10, 10, 10]), 60.0)
+    assert {(int(a), int(b)) for a, b in np.argwhere(kept)} == {(0, 1), (1, 2)}
+    assert np.count_nonzero(tree.keep_edges(scores, np.array([10, 10, 10, 10]), 1e-6)) == 3
+    for sizes in ([4, 9, 100], [1], [1024] * 90):
+        parts = tree.share_noise(sizes)
+        assert 0.99 < parts.sum() <= 1
+        assert sum(map(Fraction, parts.tolist())) <= 1
+    assert tree.share_noise([100, 100], [3.0, 1.0])[0] > 0.6

@@ -312,3 +312,26 @@ def test_new_rows_are_a_remedy_for_every_record():
     assert remedy.recommended
     assert remedy.accuracy_upper <= 0.55 + 1e-12
     assert "memberbound synthesize people.csv --target ill --eta 0.05" in remedy.command
+
+
+def test_new_rows_of_a_study_follow_the_rules_of_its_bounds(monkeypatch):
+    """The trial is the release that the command would make: with the rules of the bounds file."""
+    frame = noisy().assign(wide=lambda table: np.where(table.iloc[:, 0] > 0, "yes", "no"))
+    source = frame.columns[0]
+    derived = {"wide": {"from": source, "edges": [0], "labels": ["no", "yes"]}}
+    public = {source: [-9, 9], "rules": {"derived": derived}}
+    made, plain = [], steps.synthesize
+
+    def kept(*args, **options):
+        made.append(plain(*args, **options))
+        return made[-1]
+
+    monkeypatch.setattr(steps, "synthesize", kept)
+    question = Question("y", learner="tree", eta=0.45)
+    data = StudyData.read(frame, question, public)
+    assert data.sha256 != StudyData.read(frame, question, {source: [-9, 9]}).sha256
+    steps.draw_new_rows(steps.Context(question, data, "people.csv"), silent)
+    assert len(made) > 1
+    for answer in made:
+        table = answer.table
+        assert ((table[source] >= 0) == (table["wide"] == "yes")).all()

@@ -22,7 +22,13 @@ from memberbound.learners.examples import Examples, examples_of
 from memberbound.learners.learner import Task
 from memberbound.learners.names import LEARNERS, learner_from_name
 from memberbound.learners.trained import TrainedModel
-from memberbound.release.all_rows.bounds import Bounds, read_bounds
+from memberbound.release.all_rows.bounds import (
+    RULES,
+    Bounds,
+    is_rules,
+    read_bounds,
+    read_statements,
+)
 from memberbound.report.model import Data, Question, Role, typed_as
 from memberbound.tables.columns import Values
 from memberbound.tables.opening import open_table
@@ -173,6 +179,8 @@ class StudyData:
     embedded: bool
     sha256: str
     bounds: Bounds = field(default_factory=dict)
+    #: The entry of the bounds document with rules between columns, as it is written, if any.
+    rules: Mapping[str, object] = field(default_factory=dict)
     #: Records of the table, with or without a target: rows, or persons.
     records: int | None = None
 
@@ -188,13 +196,15 @@ class StudyData:
         embedded = source is None
         if embedded and bounds is None:
             with as_file(files("memberbound.studies") / "embedded-bounds.yaml") as path:
-                public = read_bounds(path)
+                stated = read_statements(path)
         else:
-            public = read_bounds(Path(bounds) if isinstance(bounds, os.PathLike) else bounds)
+            stated = read_statements(Path(bounds) if isinstance(bounds, os.PathLike) else bounds)
+        public, section = read_bounds(stated), stated.get(RULES)
+        rules = {RULES: section} if is_rules(section) else {}
         rows = _embedded_table() if embedded else source
         opened = open_table(rows, question.database_table, encoding=encoding)
         try:
-            return cls._of_table(opened, question, public, embedded=embedded)
+            return cls._of_table(opened, question, public, rules, embedded=embedded)
         except BaseException:
             if opened is not source:
                 opened.close()
@@ -202,7 +212,13 @@ class StudyData:
 
     @classmethod
     def _of_table(
-        cls, opened: Table, question: Question, public: Bounds, *, embedded: bool
+        cls,
+        opened: Table,
+        question: Question,
+        public: Bounds,
+        rules: Mapping[str, object],
+        *,
+        embedded: bool,
     ) -> StudyData:
         rows, selection = read_population(
             opened,
@@ -227,7 +243,7 @@ class StudyData:
         released = everyone or table
         # The values, what they are taken for, and what is public about them.
         derived = (examples.columns, sorted(selection.roles.items()), examples.classes)
-        digest = hashlib.sha256(repr((derived, sorted(public.items()))).encode())
+        digest = hashlib.sha256(repr((derived, sorted(public.items()), *rules.items())).encode())
         digest.update(_table_digest(released.frame))
         return cls(
             opened,
@@ -239,6 +255,7 @@ class StudyData:
             embedded,
             digest.hexdigest(),
             {column: bound for column, bound in public.items() if column in table.columns},
+            rules,
             records,
         )
 

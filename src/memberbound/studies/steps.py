@@ -716,7 +716,7 @@ def draw_new_rows(context: Context, progress: Progress) -> Finding:
             columns=list(data.examples.columns),
             unit=question.unit,
             eta=question.eta,
-            bounds=data.bounds,
+            bounds={**data.bounds, **data.rules},
             # For trial: what the study makes is thrown away, the real release draws its own.
             insecure_seed=seed,
         )

@@ -145,13 +145,18 @@ class NumberCells:
     def _dates(self, days: FloatArray) -> pd.Series[Any]:
         import pandas as pd
 
-        if "%" in self.form:
-            stamps = pd.Series(np.rint(days * 86_400), dtype="Float64")
-            stamps = pd.to_datetime(stamps, unit="s", errors="coerce")
-            return stamps.dt.strftime(self.form).astype(object).where(~np.isnan(days), None)
-        if self.writing == "day":
-            texts = [None if math.isnan(day) else iso_date(day) for day in days.tolist()]
-            return pd.Series(texts, dtype=object)
+        if "%" in self.form or self.writing == "day":
+            # A table has few different days: format each once.
+            moments = days if self.writing == "day" else np.rint(days * 86_400) / 86_400
+            different, places = np.unique(moments, return_inverse=True)
+            if "%" in self.form:
+                stamps = pd.Series(np.rint(different * 86_400), dtype="Float64")
+                stamps = pd.to_datetime(stamps, unit="s", errors="coerce")
+                texts = stamps.dt.strftime(self.form).astype(object)
+            else:
+                texts = pd.Series([iso_date(day) for day in np.nan_to_num(different).tolist()])
+            texts = texts.astype(object).where(~np.isnan(different), None)
+            return pd.Series(texts.to_numpy()[places], dtype=object)
         micros = np.where(np.isnan(days), np.iinfo(np.int64).min, np.rint(days * 86_400) * 1e6)
         return pd.Series(micros.astype(np.int64).astype("datetime64[us]"))
 

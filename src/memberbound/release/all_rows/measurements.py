@@ -74,6 +74,8 @@ MOST_PAIR_CELLS = (1 + _FURTHER_PER_COLUMN) * _MOST_BLOCKS**2
 _FUNCTION_SHARE = 0.65
 #: … and its error counts this many times.
 _FUNCTION_WEIGHT = 3.0
+#: … and codes of columns of many values hold about this many noise scales.
+_CODE_SCALES = 10.0
 #: … if one of its columns has at most this many values.
 _MOST_CODES = 20
 #: … It is estimated by steps, where one column has this many times as many values.
@@ -138,11 +140,20 @@ def _diversity(counts: FloatArray) -> float:
     return float(1.0 - np.square(counts / max(counts.sum(), 1e-9)).sum())
 
 
-def _finest_maps(first: ReleasedColumn, second: ReleasedColumn) -> tuple[IntArray, IntArray]:
-    """Return maps to as many codes as a table of two columns can have: the smaller one's first."""
+def _finest_maps(
+    first: ReleasedColumn, second: ReleasedColumn, scale: float
+) -> tuple[IntArray, IntArray]:
+    """Return maps to as many codes as a table of two columns can have: the smaller one's first.
+
+    Two columns of many values get as many codes as stand out from noise of this scale if each code
+    of one belongs to one of the other.
+    """
     filled = [int(np.count_nonzero(column.weights)) for column in (first, second)]
     if min(filled) > _MOST_CODES:
-        return first.block_of_cell, second.block_of_cell
+        most = int(float(first.weights.sum()) / (_CODE_SCALES * scale))
+        most = max(min(most, _MOST_BLOCKS), len(first.blocks), len(second.blocks))
+        a, b = (merge(c.weights, c.cells.ordered, most) for c in (first, second))
+        return a, b
     sizes = [min(size, _MOST_BLOCKS) for size in filled]
     large = int(filled[1] > filled[0])
     sizes[large] = min(filled[large], _MOST_BLOCKS**2 // max(sizes[1 - large], 1))
@@ -285,7 +296,9 @@ class Measurements:
         forest = select_forest(scores)
         edges = [(parent, child) for child, parent in forest if parent is not None]
         maps = [
-            _finest_maps(columns[a], columns[b]) if functions[a, b] else (blocks[a], blocks[b])
+            _finest_maps(columns[a], columns[b], scale)
+            if functions[a, b]
+            else (blocks[a], blocks[b])
             for a, b in edges
         ]
         weights = [_FUNCTION_WEIGHT if functions[edge] else 1.0 for edge in edges]
