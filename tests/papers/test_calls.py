@@ -31,7 +31,8 @@ def module_of(key):
 
 
 def test_every_result_has_a_call_in_the_module_of_its_paper():
-    assert {entry.id for entry in entries() if entry.call is None} == WITHOUT
+    without = {entry.id for entry in entries() if entry.call is None}
+    assert without == WITHOUT, "a new result needs a call (CONTRIBUTING.md)"
     assert set(MODULES) == set(PAPERS)
     for entry in entries():
         if entry.call is None:

@@ -138,6 +138,13 @@ def test_exponential_curve_by_definition():
     assert 0 < lowy2024.exponential_pmp(many) <= many.epsilon_population
     with pytest.raises(InputError, match="even"):
         lowy2024.exponential_curve(rows[:5], candidates, epsilons)
+    # A record outside the public ball would make ε false.
+    for curve_of in (
+        lambda: lowy2024.exponential_curve(rows, candidates, epsilons, clip=0.1),
+        lambda: lowy2024.gaussian_curve(rows, epsilons, clip=0.1),
+    ):
+        with pytest.raises(InputError, match="largest norm"):
+            curve_of()
 
 
 def test_gaussian_curve_by_the_coupling_formula():

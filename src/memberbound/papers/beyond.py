@@ -1,7 +1,7 @@
 """Results beyond the papers as functions, X1 to X34; each has its proof in ``proofs/``.
 
-What is a whole verb (``memberbound.protect`` for X22, ``memberbound.synthesize`` for X25, …) is
-that verb; here are the formulas below it.
+Some results are verbs (``memberbound.protect`` for X22, ``memberbound.synthesize`` for X25, …);
+this module has their formulas.
 """
 
 from __future__ import annotations
@@ -432,7 +432,7 @@ def size_for_security(counts: ArrayLike, security: float, confidence: float = 0.
 def dp_sgd_curve(
     noise_multiplier: float, sample_rate: float, steps: int, adjacency: str = "replace-one"
 ) -> TradeoffCurve:
-    """X12: return the trade-off curve of T steps of DP-SGD, replace-one unless told otherwise.
+    """X12, X31: return the trade-off curve of T steps of DP-SGD, replace-one unless told otherwise.
 
     Guarantee: no attack on any record exceeds the curve.
     Theorem: X12.
@@ -510,7 +510,7 @@ def guess_from_curve(curve: TradeoffCurve, chance: ArrayLike) -> Numbers:
     An attribute, the record itself, or which of many people it is: ``chance`` is how often the
     guess is right without the release.
 
-    Guarantee: nobody is right more often.
+    Guarantee: no guess is right more often.
     Theorem: X23.
     Assumes: the record's law does not depend on the other records.
     Numerics: rounded up.

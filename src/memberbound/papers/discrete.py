@@ -100,7 +100,7 @@ def leak_of_learner(
 ) -> Fraction:
     """A24-L5.5, A25-L26, A25-eq43: return the leak of a learner that sees the histogram, exactly.
 
-    ``learner`` maps the counts of the atoms to what is released.  At γ = 1 the leak is
+    ``learner`` maps the counts of the atoms to the release.  At γ = 1 the leak is
     ½Σ_jΣ_l|E[(p_j - N_j/n)·1{release l}]|: only the partition of the histograms counts.
 
     Guarantee: exact.

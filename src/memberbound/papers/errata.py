@@ -191,7 +191,7 @@ def needed_constant(n: int) -> float:
     """Least C(1) with which A24-T5.1 covers n² points in [0, 1] and a density of weight n^(−2).
 
     The law is within 1/2 of its mean and has the variance of the uniform law up to n^(−4), so
-    m₁ ≤ 1 and m₃ ≤ (1/2)³·12^(3/2) up to the same; both are taken a little larger.
+    m₁ ≤ 1 and m₃ ≤ (1/2)³·12^(3/2) up to the same; both are rounded up.
     """
     leak = float(exact_sum_leak_lower(n, n**2, Fraction(1, n**2)))
     first, third = 1.001, 5.21
@@ -621,8 +621,8 @@ def typo_123() -> Outcome:
 def footnote_2() -> Outcome:
     """L24's footnote 2 drops repeated records without loss; a repeat changes the prior.
 
-    A release that says nothing is 0-PMP, so L24-L6 caps every attack at ½; but whoever always
-    says "in" about a record that occurs twice is right more often.
+    A release that says nothing is 0-PMP, so L24-L6 caps every attack at ½; but an attacker who
+    always says "in" about a record that occurs twice is right more often.
     """
     sets = list(combinations("aabc", 2))
     always_in = Fraction(sum("a" in chosen for chosen in sets), len(sets))

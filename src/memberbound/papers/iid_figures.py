@@ -6,7 +6,7 @@ training; F2 looks at interpolating linear regression and the nearest neighbour 
 dimension.
 
 A25-Tab1: images are replaced by the centre of their cluster.  The paper counts clusters as the
-atoms of the law; what a classifier is trained on are pairs (cluster, label).  Both readings are
+atoms of the law; a classifier is trained on pairs (cluster, label).  Both readings are
 computed: C_K, the bound C_K/(2√n) of A25-C15, the worst case A25-T14 at the observed frequencies
 (these three are estimates) and the certificate X5, from the images that no clustering was made of.
 MNIST is read from a file that the user has; nothing is downloaded.
@@ -73,7 +73,7 @@ class Network:
 
     ``inner`` is (d + 1, width), its last row the biases; ``outer`` is (width + 1,), its last entry
     the bias.  Both start at U(±1/√inputs), and the steps are those of PyTorch, so that no extra is
-    needed.  Rows are worked off in blocks whose activations stay in the cache.
+    needed.  Blocks of rows keep the activations in the cache.
     """
 
     def __init__(self, rng: np.random.Generator, dimension: int, width: int, rate: float) -> None:
@@ -404,7 +404,7 @@ def _checked(part: str, images: NDArray[Any], labels: NDArray[Any]) -> tuple[Sin
     return np.asarray(pixels, dtype=np.float32), labels.astype(np.int64)
 
 
-# ── A25-Tab1: what is measured ────────────────────────────────────────────────────────────────────
+# ── A25-Tab1: the measurements ────────────────────────────────────────────────────────────────────
 
 #: Stands for the images as they are, in the place of a number of clusters.
 RAW = 0
@@ -560,7 +560,7 @@ def table_1(folder: Path | None) -> Run:
     return run
 
 
-# ── A25-Tab1: what the paper prints in and about it ───────────────────────────────────────────────
+# ── A25-Tab1: the printed numbers and claims ──────────────────────────────────────────────────────
 
 #: C_K as printed, by number of clusters.
 DIVERSITY = {20: 4.3, 50: 6.74, 100: 9.20}
@@ -618,7 +618,7 @@ def _bound_checks(sweeps: Sweeps) -> Iterator[Check]:
 
 
 def _accuracy_checks(sweeps: Sweeps) -> Iterator[Check]:
-    """Return the claims about accuracy: as printed, whether it is possible, and what is lost."""
+    """Return the claims about accuracy: its size, its ceiling, and the loss by discretising."""
     for (n, k), printed in ACCURACY.items():
         images = "test images, discretised likewise" if k else "test images"
         claim = f"n = {n}, {f'K = {k}' if k else 'raw images'}: accuracy on {images}"

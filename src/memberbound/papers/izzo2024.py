@@ -287,7 +287,7 @@ def draw_norm_noise(
 
 @dataclass(frozen=True, eq=False)
 class NoisyOutput:
-    """The output of Algorithm 1: what is released, and what the noise was."""
+    """The output of Algorithm 1: the release, the moments and the scale of the noise."""
 
     released: FloatArray
     sigmas: FloatArray

@@ -257,7 +257,7 @@ def prior_of_repeated_record(copies: int, population: int, size: int) -> Fractio
 
 @dataclass(frozen=True, eq=False)
 class PrivacyCurve:
-    """What a mechanism promises a practical attacker, along its DP parameter.
+    """The privacy parameters of a mechanism along its DP parameter.
 
     ``epsilon`` is DP over all data sets, ``epsilon_population`` over neighbours inside the
     population, ``pmp_epsilon`` ε̃ for a random half, ``sigma`` the noise where there is one.
@@ -344,7 +344,7 @@ def exponential_curve(
     """
     rows, targets = np.asarray(records, dtype=np.float64), np.asarray(candidates, dtype=np.float64)
     size = _half(rows)
-    reach = float(np.linalg.norm(rows, axis=1).max()) * (1 + 1e-12) if clip is None else clip
+    reach = _radius(rows, clip)
     losses, wide = l2_losses(rows, targets), clip_sensitivity(targets, reach, size)
     axis = np.atleast_1d(np.asarray(epsilons, dtype=np.float64))
     made = [ExponentialMechanism(losses, size, float(e), wide) for e in axis]
@@ -404,7 +404,7 @@ def gaussian_curve(
     """
     rows = np.asarray(records, dtype=np.float64)
     size = _half(rows)
-    reach = float(np.linalg.norm(rows, axis=1).max()) * (1 + 1e-12) if clip is None else clip
+    reach = _radius(rows, clip)
     dlt = fraction("delta", delta, open_left=True, open_right=True)
     profile = NeighbourProfile(BinnedDistances.of(rows))
     table = CrowdTable.of(rows, SubsetGame(2 * size, size))
@@ -424,6 +424,14 @@ def gaussian_curve(
         )
     population, pmp, proved, sigma = (np.array(column) for column in zip(*found, strict=True))
     return PrivacyCurve(axis, population, pmp, proved, sigma)
+
+
+def _radius(rows: FloatArray, clip: float | None) -> float:
+    """Return the public radius of the records; refuse one that a record exceeds."""
+    largest = float(np.linalg.norm(rows, axis=1).max()) * (1 + 1e-12)
+    if clip is not None and positive("clip", clip) * (1 + 1e-9) < largest:
+        raise InputError(f"clip must be at least the largest norm {largest:.6g}, got {clip!r}.")
+    return largest if clip is None else max(clip, min(largest, clip * (1 + 1e-9)))
 
 
 def _half(rows: FloatArray) -> int:

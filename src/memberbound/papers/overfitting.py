@@ -1,4 +1,4 @@
-"""Overfitting as a ceiling on security: what losses alone prove (A25 §4 and App. B).
+"""Overfitting as a ceiling on security, proved by losses alone (A25 §4 and App. B).
 
 A learner whose training losses are nearly all at most ε, a threshold that nearly no fresh loss
 meets, has almost no security: the attack "the loss is at most ε" finds its members.
@@ -24,7 +24,14 @@ from memberbound.errors import (
     whole_number,
 )
 from memberbound.numerics.means import betting_upper, log_error_shared
-from memberbound.numerics.rounding import UNIT, FloatArray, down, up, up_array
+from memberbound.numerics.rounding import (
+    UNIT,
+    FloatArray,
+    down,
+    shared_confidence,
+    up,
+    up_array,
+)
 from memberbound.papers.vectors import Numbers, each
 
 # ── A25-T11 and P10: from shares of small losses ──────────────────────────────────────────────────
@@ -302,7 +309,7 @@ class OverfittingMonitor:
     def look(self, training: ArrayLike, fresh: ArrayLike) -> bool:
         """Return whether to stop: the ceiling of these losses is at most ``stop_at``."""
         k = len(self.looks) + 1
-        level = 1 - (1 - self.confidence) / (k * (k + 1))
+        level = shared_confidence(self.confidence, k * (k + 1))
         self.looks.append(ceiling_of_losses(training, fresh, self.gamma, level))
         return self.ceiling.upper <= self.stop_at
 

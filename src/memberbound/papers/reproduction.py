@@ -2,8 +2,7 @@
 
 A figure or table is an :class:`Experiment` (``figures.toml`` lists them); running it gives
 :class:`Findings`.  Most vary one parameter and average several trials at every value: a
-:class:`Sweep`.  What the paper says about it becomes a :class:`Check`, whose claim states the
-tolerance that was applied.
+:class:`Sweep`.  A :class:`Check` is a claim of the paper with the tolerance that was applied.
 
 Examples:
     >>> reproduce().table[0]["id"]
@@ -116,8 +115,8 @@ class Sweep:
 class Trials:
     """The finished trials of one figure, in a file while it is not finished.
 
-    A run that was stopped goes on after the last trial that is whole: ``key`` says what the trials
-    are of (figure, version, seed, settings), and trials of anything else are dropped.
+    A stopped run continues after the last complete trial.  ``key`` identifies the trials (figure,
+    version, seed, settings); trials with another key are dropped.
     """
 
     def __init__(
@@ -323,8 +322,8 @@ class Picture:
 class Findings:
     """The result of one run.
 
-    ``table`` is what the figure shows, ``trials`` every single measurement behind it, ``draw``
-    makes the matplotlib figure.
+    ``table`` holds the plotted numbers, ``trials`` every measurement behind them, ``draw`` makes
+    the matplotlib figure.
     """
 
     table: list[Row]
@@ -477,17 +476,17 @@ def reproduce(
     seed: int = 0,
     progress: Annotated[Progress, Option("progress", metavar="reproducing")] | None = None,
 ) -> Reproduction:
-    """Reproduce figures and tables of the papers, and check what the papers claim.
+    """Reproduce figures and tables of the papers, and check the papers' claims.
 
     Args:
         id: a figure (``L24-F1``), a paper (``L24``) or ``all`` (default: list them).
-        listing: list what can be reproduced, and stop.
-        out: folder for ``ID.png``, ``ID.svg``, ``ID.csv`` (what the figure shows),
+        listing: list the figures and tables, and stop.
+        out: folder for ``ID.png``, ``ID.svg``, ``ID.csv`` (the plotted numbers),
             ``ID-trials.csv`` (every trial) and ``ID.json``, with a ``summary.md`` for several
             figures; files of an earlier run are replaced.
         trials: random populations to average over (default: as in the paper).
-        n: training records of one figure (default: as in the paper); beyond what can be enumerated
-            ε̃ is bounded from random subsets.
+        n: training records of one figure (default: as in the paper); above n = 14 the ε̃
+            of the exponential mechanism is bounded from random subsets.
         settings: other settings of one figure, such as ``d=3``; ``--list`` names them. May be
             repeated. With settings of your own the paper's claims are not checked.
         seed: makes the numbers repeatable.
@@ -558,7 +557,7 @@ def reproduce(
 
 
 def _folder(out: str | Path) -> Path:
-    """Return the folder, which is made with its first file; refuse what is a file at once."""
+    """Return the folder, which is created with its first file; refuse a file at once."""
     folder = Path(out)
     if any(part.is_file() for part in (folder, *folder.parents)):
         raise InputError(f"out must be a folder, got {str(out)!r}, where a file is.")
@@ -593,17 +592,17 @@ def _written(result: Reproduction, findings: Findings, folder: Path) -> Reproduc
 
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
 
-#: Keys of the contract, and what they are of a game.
+#: Keys of the contract, and the attributes of a game behind them.
 _GAME = (("game", "name"), ("protects", "protects"))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Reproduction(Answer):
-    """One figure redone, several of them (``parts``), or the list of what can be redone.
+    """The result for one figure, for several (``parts``), or the list of figures.
 
     ``figures`` are the files with pictures, ``files`` those with the data behind them; both are
-    empty where nothing was to be written.  ``table`` is what the figure shows; for several figures
-    it is one row each.  ``left_out`` lists those among several whose data are not there.
+    empty without ``out``.  ``table`` holds the plotted numbers, or one row per figure for several.
+    ``left_out`` lists the figures without their data set.
     """
 
     VERB: ClassVar = "reproduce"
@@ -646,7 +645,7 @@ class Reproduction(Answer):
 
     @classmethod
     def listing(cls) -> Reproduction:
-        """Return what can be redone."""
+        """Return the list of figures and tables."""
         listed = tuple(experiments().values())
         rows: list[Row] = [
             {"id": e.id, "title": e.title, "trials": e.trials, "settings": e.settings_text()}
@@ -666,13 +665,13 @@ class Reproduction(Answer):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the numbers rest on; a list has none."""
+        """The assumptions of the numbers; a list has none."""
         redone = () if self.id is None else self.experiments
         return tuple(dict.fromkeys(a for e in redone for a in e.assumptions))
 
     @computed
     def notes(self) -> list[str]:
-        """How the papers were read; among several each note names its figure."""
+        """Remarks on how the papers were read; for several figures each names its figure."""
         if self.id is None:
             return []
         several = len(self.experiments) > 1

@@ -1,4 +1,4 @@
-"""Every result of the five papers, what became of it, and what is wrong with it.
+"""Every result of the five papers with its status, its function and its erratum.
 
 Each paper has a TOML file beside this module; ``X.toml`` holds what goes beyond the papers.  The
 counterexamples that errata name there are functions in ``errata``, and run when they are asked for.
@@ -48,8 +48,8 @@ PAPERS = {
 
 
 Number = float | int | Fraction
-#: What a counterexample shows: the printed value, the true one, whether the printed claim is
-#: violated, and what else the comparison rests on.
+#: A counterexample: the printed value, the true one, whether the printed claim is violated, and
+#: further numbers behind the comparison.
 Outcome = tuple[Number, Number, bool, Mapping[str, Number]]
 
 
@@ -59,11 +59,11 @@ class Counterexample:
 
     Attributes:
         setting: The instance, in words; it satisfies the printed hypotheses.
-        printed_value: What the printed claim gives in this setting.
-        true_value: What the computation gives for the same quantity (a valid lower
+        printed_value: The value of the printed claim in this setting.
+        true_value: The computed value of the same quantity (a valid lower
             confidence bound where the computation is a simulation).
         violated: Whether the computed numbers contradict the printed claim.
-        numbers: What else the comparison rests on, by name.
+        numbers: Further numbers behind the comparison, by name.
     """
 
     setting: str
@@ -106,14 +106,14 @@ class Entry:
         id: Key of the paper and number of the result, such as ``"A25-T14"``.
         title: What it is about, in a few words.
         statement: What it says, in the notation of the docs; for an erratum, what holds.
-        status: What became of it; a figure is reproduced if every claim about it comes out.
+        status: Its status; a figure is reproduced if every claim about it comes out.
         call: Dotted path of the function that a reader calls.
-        code: Dotted paths of what else computes it.
+        code: Dotted paths of other code that computes it.
         tests: Test files, or single tests, that check it.
-        reason: Why nothing is computed, or what does not come out, where that is so.
+        reason: Why nothing is computed, or which claims do not come out.
         also: Numbered equations of the paper that are part of the result.
         restates: The result that this one repeats under another number, erratum included.
-        erratum: What is wrong with the printed form, where something is.
+        erratum: The error in the printed form, if there is one.
     """
 
     id: str
@@ -265,7 +265,7 @@ class Theorems:
 
 
 def theorems(id: Annotated[str, Option("text", metavar="ID")] | None = None) -> Theorems:
-    """List the papers' results: what holds, what is wrong, and the function to call.
+    """List the papers' results with status, errata, and the function to call.
 
     Asking for a single result shows the call with an example; of an erratum the counterexample is
     computed.

@@ -250,7 +250,7 @@ def security_from_dp(
 
     def bound(eps: float, dlt: float, v: float, w: float) -> float:
         gamma = Fraction(v) / (Fraction(w) * (1 - Fraction(v)))
-        price_exponent(v, w)  # refuses what is no price
+        price_exponent(v, w)  # refuses invalid ν and λ
         if nonnegative("epsilon", eps) > 50:
             return 0.0
         grown = Fraction(up(math.exp(eps), 4)) if eps else Fraction(1)

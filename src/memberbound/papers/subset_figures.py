@@ -8,7 +8,7 @@ from the clip radius.
 
 L24-F4 to F6, the mean of a random half of 200 records N(0, σ²I), clipped to norm C: noise is
 calibrated to (ε, δ)-DP over the whole ball (L24-L10); ε(X) is the same noise read with the diameter
-of X, ε̃(X) with L24-P12, and what can be proved beyond with X21.  The mean of n records with noise s
+of X, ε̃(X) with L24-P12, and the smaller bound by X21.  The mean of n records with noise s
 is the sum with noise n·s, so everything is computed for the sum.
 
 I24-F1: the noise that DP, I24 and X1 ask for on the population of I24-P11 and the statistic 1/Σ of
@@ -65,7 +65,7 @@ from memberbound.subset.profile import (
     clipped,
 )
 
-# ── L24: what every figure shows ──────────────────────────────────────────────────────────────────
+# ── L24: common to all figures ──────────────────────────────────────────────────────────────────
 
 _RATIOS: tuple[Curve, ...] = (
     ("ratio_population", "ε̃/ε(X)   (practical attacker : worst case inside X)", ORANGE, "s"),
@@ -558,7 +558,7 @@ def _scale_checks(sweep: Sweep) -> list[Check]:
         "constants say, (6.16/η)²/(0.399/η)"
     )
     falls = f"X1's scale falls with n: n = {last} over n = {first}"
-    # What the constants alone say, for equal σ and σ₁.
+    # The ratio of the constants alone, for equal σ and σ₁.
     fold = izzo_constant(eta, 2) * eta * math.sqrt(2 * math.pi)
     shares = {size: Average(share_where_mip_needs_less(size)) for size in (36, 48)}
     return [
