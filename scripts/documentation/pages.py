@@ -1,7 +1,8 @@
 """The folder that a site generator reads: docs/ completed, and the pages that have no file there.
 
 ``cli.md``, ``glossary.md`` and ``gallery.md`` are completed from the code and from ``examples/``;
-``theorems.md``, ``errata.md``, ``changelog.md``, ``proofs/`` and ``howto/roc.svg`` are generated.
+``theorems.md``, ``errata.md``, ``changelog.md``, ``proofs/``, ``notebooks/`` (run here) and
+``howto/roc.svg`` are generated.
 So none of them can drift from its source.
 """
 
@@ -9,7 +10,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from documentation import gallery, reference, theorems
+from documentation import gallery, notebooks, reference, theorems
 from documentation.formulas import set_formulas
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,6 +43,7 @@ def write(folder: Path) -> None:
     texts = {path.relative_to(DOCS).as_posix(): path for path in DOCS.rglob("*.md")}
     written = {name: page(name) for name in texts}
     written |= {name: set_formulas(text) for name, text in theorems.pages().items()}
+    written |= notebooks.pages(folder)
     for name, text in written.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
