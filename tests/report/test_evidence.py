@@ -11,8 +11,16 @@ import yaml
 from jsonschema import Draft7Validator
 from referencing import Registry, Resource
 
+from memberbound import verify
 from memberbound.errors import InputError
-from memberbound.report.evidence import checklist, cyclonedx, registry_entry, sacro_record
+from memberbound.files import file_digest
+from memberbound.report.evidence import (
+    checklist,
+    cyclonedx,
+    in_toto,
+    registry_entry,
+    sacro_record,
+)
 from memberbound.report.exporting import export
 from memberbound.report.publication import About, Case
 from report.sample import given, sample, typed
@@ -95,6 +103,21 @@ def test_bill_of_materials_is_one(released):
         assert metric["slice"].startswith("every record, neighbour game")
     metrics[0]["value"] = 0.55  # a number, which the format has no room for
     assert [list(error.path)[-1] for error in schema.iter_errors(document)] == ["value"]
+
+
+def test_a_statement_holds_the_file_and_its_certificate(released, tmp_path):
+    for name in ("model.json", "new.csv", "half.safetensors"):
+        statement = json.loads(in_toto(case(released, name)))
+        certificate = json.loads((released / f"{name}.certificate.json").read_text())
+        assert statement["_type"] == "https://in-toto.io/Statement/v1"
+        digest = {"sha256": file_digest(released / name)}
+        assert statement["subject"] == [{"name": name, "digest": digest}]
+        assert statement["predicate"] == certificate
+    # Whoever has only the statement can verify the file by it.
+    out = tmp_path / "model.intoto.json"
+    export(released / "model.json.certificate.json", format="in-toto", out=out)
+    assert verify(released / "model.json", certificate=out).holds
+    assert not verify(released / "new.csv", certificate=out).holds
 
 
 def given_model(*, passes, lower):

@@ -18,6 +18,8 @@ from memberbound.curve.base import TradeoffCurve
 from memberbound.quantities import percent
 
 FORMAT = "memberbound-derivation/1"
+#: Type of the predicate of an in-toto statement that holds a certificate.
+PREDICATE_TYPE = "urn:memberbound:certificate:1"
 #: Numbers of records for which every certificate states a bound.
 GROUPS = (2, 5, 10)
 #: Keys that a certificate's own hash leaves out: the hash, and the certificate that it replaces.

@@ -21,7 +21,7 @@ from memberbound.answers import plain
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import check_output, file_digest, read_document, write_atomically, write_text
 from memberbound.release.calibration import SavedRelease, load_vector
-from memberbound.release.derivation import REPLACES, SEAL, seal
+from memberbound.release.derivation import PREDICATE_TYPE, REPLACES, SEAL, seal
 from memberbound.release.release_file import StorableRelease, json_page
 
 if TYPE_CHECKING:
@@ -123,6 +123,8 @@ def read_certificate(
             "Without it nothing is known about the release."
         )
     stated = read_document(beside, "certificate", "JSON")
+    if isinstance(stated, dict) and stated.get("predicateType") == PREDICATE_TYPE:
+        stated = stated.get("predicate")  # an in-toto statement
     if not isinstance(stated, dict) or stated.get("sha256") is None:
         raise InputError(f"{beside.name} must be a certificate of memberbound, got another text.")
     old = stated.pop(REPLACES, None)

@@ -14,7 +14,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "array": (list,),
     "string": (str,),
     "boolean": (bool,),
-    "integer": (int,),
+    "integer": (int, float),
     "number": (int, float),
     "null": (type(None),),
 }
@@ -31,6 +31,8 @@ def _is_kind(value: Any, kinds: str | list[str]) -> bool:
 
 
 def _true_kind(value: Any, kind: str) -> bool:
+    if kind == "integer" and isinstance(value, float):
+        return value.is_integer()
     return kind == "boolean" or not isinstance(value, bool)
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from memberbound.errors import InputError
 from memberbound.games import ATTACKERS
 from memberbound.quantities import confident, marked, percent
+from memberbound.release.derivation import PREDICATE_TYPE
 from memberbound.report.decision import costs, measure, promised
 from memberbound.report.markdown import clean, fill_markdown
 from memberbound.report.page import environment
@@ -232,6 +233,24 @@ def cyclonedx(published: Publication) -> str:
             for m in metrics
         ]
     return _json(document)
+
+
+def in_toto(case: Case) -> str:
+    """Return an in-toto statement: the subject is the released file, the predicate its certificate.
+
+    It is unsigned: cosign, GPG or any other tool signs it (docs/howto/verify-a-certificate.md).
+    """
+    file = _file_of(case.published, "in-toto")
+    if case.certificate is None:
+        raise InputError("release must come with its certificate for format 'in-toto', got none.")
+    return _json(
+        {
+            "_type": "https://in-toto.io/Statement/v1",
+            "subject": [{"name": file.name, "digest": {"sha256": file.sha256}}],
+            "predicateType": PREDICATE_TYPE,
+            "predicate": dict(case.certificate),
+        }
+    )
 
 
 def _metrics(promise: Promise) -> list[dict[str, Any]]:

@@ -55,6 +55,10 @@ def _cyclonedx(case: Case) -> str:
     return str(load_leaf("evidence").cyclonedx(case.published))
 
 
+def _in_toto(case: Case) -> str:
+    return str(load_leaf("evidence").in_toto(case))
+
+
 def _sacro_record(case: Case) -> str:
     return str(load_leaf("evidence").sacro_record(case))
 
@@ -87,6 +91,7 @@ EXPORT_FORMATS = {
         (".json",),
         _cyclonedx,
     ),
+    "in-toto": Format("in-toto statement", "public", (".json",), _in_toto),
     "sacro": Format(
         "record for an output checker",
         "source",
@@ -177,6 +182,7 @@ def export(
         "dpia",
         "dp-registry",
         "cyclonedx",
+        "in-toto",
         "sacro",
         "checklist",
         "pdf",
@@ -201,7 +207,8 @@ def export(
         report: the certificate that lies beside a released file, or a study: ``report.json``, its
             dictionary, or what ``study`` returned.
         format: to sign: ``decision`` (two pages) or ``dpia`` (annex of an impact assessment); for
-            everybody ``model-card``, ``mlflow``, ``dp-registry`` or ``cyclonedx``; for an output
+            everybody ``model-card``, ``mlflow``, ``dp-registry``, ``cyclonedx`` or ``in-toto`` (to
+            sign with cosign or GPG); for an output
             checker ``sacro``; for an auditor ``checklist``; for the owner ``pdf`` (the whole
             report) or ``mlflow-owner``.
         release: the released file that the study led to, with its certificate beside it.

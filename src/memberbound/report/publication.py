@@ -280,6 +280,8 @@ class Case:
     report: Report | None = None
     about: About = field(default_factory=About)
     file: ReleasedFile | None = None
+    #: The certificate of the release, as it lies beside the file.
+    certificate: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, report: object, release: object = None, about: object = None) -> Case:
@@ -294,8 +296,7 @@ class Case:
                     f"release must be left out with a certificate, got {str(release)!r}. The "
                     "certificate is that of its own file."
                 )
-            released = _certified(Path(str(report).removesuffix(_CERTIFICATE)))
-            return cls(release=released, about=stated, file=released.file)
+            return cls._certified(Path(str(report).removesuffix(_CERTIFICATE)), stated)
         study = checked_report(report)
         if release is None:
             return cls(report=study, about=stated)
@@ -303,13 +304,26 @@ class Case:
             raise InputError(f"release must be a file, got {type(release).__name__}.")
         path = Path(release)
         if Path(f"{path}{_CERTIFICATE}").is_file():
-            released = _certified(path)
-            return cls(report=study, release=released, about=stated, file=released.file)
+            return cls._certified(path, stated, study)
         best = study.recommended
         if best is None or best.id not in _UNCERTIFIED:
             raise InputError(f"release must come with its certificate, got {str(path)!r} without.")
         file = _uncertified_file(path, _UNCERTIFIED[best.id])
         return cls(report=study, about=stated, file=file)
+
+    @classmethod
+    def _certified(cls, path: Path, about: About, report: Report | None = None) -> Case:
+        from memberbound.release.saving import verified
+
+        certificate = verified(path)
+        release = Publication.of_release(certificate)
+        return cls(
+            release=release,
+            report=report,
+            about=about,
+            file=release.file,
+            certificate=certificate,
+        )
 
     @property
     def promise(self) -> Promise | None:
@@ -407,12 +421,6 @@ def _uncertified_file(place: Path, kind: str) -> ReleasedFile:
     with place.open("rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
     return ReleasedFile(name=place.name, sha256=digest, kind=kind, method="as studied", secure=True)
-
-
-def _certified(path: Path) -> Publication:
-    from memberbound.release.saving import verified
-
-    return Publication.of_release(verified(path))
 
 
 def checked_report(report: object) -> Report:

@@ -126,7 +126,8 @@ def verify(
 
     Args:
         release: the released file, or several.
-        certificate: its certificate (default: ``<release>.certificate.json``).
+        certificate: its certificate, or an in-toto statement with it (default:
+            ``<release>.certificate.json``).
         ledger: ledger in which the release was entered: was any entry removed, moved or changed?
         table: for the owner of the rows: the table, whose number of records is compared.
 
