@@ -156,6 +156,23 @@ def test_a_release_has_its_files_and_charts(run, path, verb, options, written):
     assert list(job["charts"]) == charts
 
 
+def test_a_certificate_is_verified_with_the_file_and_apart_from_it(run, path):
+    """An upload has a folder of its own, so the certificate is not beside the release."""
+    options = {"statistic": "mean", "columns": ["age"], "insecure_seed": 1}
+    memberbound.summarize(path, eta=0.4, bounds={"age": [0, 100]}, out="mean.json", **options)
+    for role, name in (("a", "mean.json"), ("b", "mean.json.certificate.json")):
+        Path(role).mkdir()
+        Path(name).rename(Path(role) / name)
+    asked = {"release": "../a/mean.json", "certificate": "../b/mean.json.certificate.json"}
+    job = run("verify", None, **asked)
+    assert job["result"]["holds"] is True
+    assert job["result"]["eta"] <= 0.4
+    shown = [cell["text"] for block in job["summary"] for row in block["rows"] for cell in row]
+    assert any(text.startswith("holds: the SHA-256") for text in shown)
+    Path("a/mean.json").write_text("{}")
+    assert run("verify", None, **asked)["result"]["holds"] is False
+
+
 def test_a_study_job_returns_files_and_progress(run, path, monkeypatch):
     seen = {}
 
