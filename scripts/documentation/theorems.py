@@ -17,7 +17,7 @@ from pathlib import Path
 import memberbound
 from documentation.formulas import CODE
 from memberbound.papers.results import Entry, Erratum, entries, errata, errata_by_kind
-from memberbound.report.charts import explanation_chart
+from memberbound.report.answer_charts import explanation_chart
 
 ROOT = Path(__file__).resolve().parents[2]
 PROOFS = ROOT / "proofs"

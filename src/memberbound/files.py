@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Kind = TypeVar("Kind", bound="np.generic")
 
 TABLE_ENDINGS = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")
 #: Maximum bytes of a hand-written document.
@@ -378,7 +379,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_share_nothing)
 
 
-def large_array(shape: tuple[int, ...], kind: np.dtype[Any], memory: int | None) -> NDArray[Any]:
+def large_array(shape: tuple[int, ...], kind: np.dtype[Kind], memory: int | None) -> NDArray[Kind]:
     """Allocate an array in memory, or in a file if it is larger than ``memory`` bytes.
 
     The file is anonymous, so nothing is left of it however the process ends; its space is allocated
@@ -415,7 +416,7 @@ def _reserve_on_disk(size: int) -> tuple[mmap.mmap, int]:
     return current, start
 
 
-def large_copy(array: NDArray[Any], memory: int | None) -> NDArray[Any]:
+def large_copy(array: NDArray[Kind], memory: int | None) -> NDArray[Kind]:
     """Return the array, or a copy in a file if it is larger than ``memory`` bytes."""
     if memory is None or array.nbytes <= memory:
         return array

@@ -210,7 +210,9 @@ def test_widest_tables_have_no_more_leaves_than_were_allowed_for():
     public = ColumnCode("c", Scaling(0.0, 1.0, 0.5, 0.2))
     labels = ColumnCode("d", None, ("x", "y"), (), True)
     bounds = read_bounds({"c": [0, 1], "d": ["x", "y"]})
-    leaves = sum(boosting._Bins(code).leaf_count(4) for code in (number, texts, public, labels))
+    leaves = sum(
+        boosting.BinnedColumn(code).leaf_count(4) for code in (number, texts, public, labels)
+    )
     allowed = boosting.most_boosting_draws(
         encoder_fit.widest(list("abcd"), bounds), 4, 1, Settings()
     )
@@ -219,7 +221,7 @@ def test_widest_tables_have_no_more_leaves_than_were_allowed_for():
 
 @given(st.floats(0.0, 1.0), st.floats(0.01, 1.0), st.sampled_from([0.0, 0.3]))
 def test_edges_rise_within_the_range(centre, spread, unit):
-    bins = boosting._Bins(ColumnCode("a", Scaling(0.0, 1.0, centre, spread, unit)))
+    bins = boosting.BinnedColumn(ColumnCode("a", Scaling(0.0, 1.0, centre, spread, unit)))
     edges = bins.cuts
     assert (np.diff(edges) >= 0).all()
     assert 0 <= edges[0] <= edges[-1] <= 1
@@ -227,7 +229,7 @@ def test_edges_rise_within_the_range(centre, spread, unit):
 
 def test_bins_and_leaves_cover_all_kinds_of_values():
     cells = (MISSING, int(FIXED_CELLS.cell_of(Values.of(pd.Series(["old"])))[0]))
-    bins = boosting._Bins(ColumnCode("a", Scaling(0.0, 32.0, 16.0, 1e9), (), cells))
+    bins = boosting.BinnedColumn(ColumnCode("a", Scaling(0.0, 32.0, 16.0, 1e9), (), cells))
     values = Values.of(pd.Series([None, "old", "odd", "-7", "0.5", "31.5", "1e300"], dtype=object))
     assert bins.cells.cell_of(values).tolist() == [32, 33, 34, 0, 0, 31, 31]
     assert bins.count == 35

@@ -16,7 +16,7 @@ import pytest
 
 import memberbound
 from commands import python
-from memberbound.report import charts
+from memberbound.report import answer_charts, charts
 from memberbound.report.drawing import FORMATS, Chart, palette
 from memberbound.tables.coarsening import FrontierPoint
 from report import sample as reports
@@ -30,7 +30,9 @@ def leaks(unit: str | None = None) -> Chart:
     profile = SimpleNamespace(count=np.array([1, 9, 5, 12_345]), cells=np.array([1, 1, 1, 1]))
     each = SimpleNamespace(profile=profile, leak=np.array([0.74, 0.5, 0.125, 1.0]))
     record_leak = SimpleNamespace(median=1.0, max=1.0, exposed_above=0.5)
-    return charts.leaks_chart(SimpleNamespace(leaks=each, record_leak=record_leak, unit=unit))
+    return answer_charts.leaks_chart(
+        SimpleNamespace(leaks=each, record_leak=record_leak, unit=unit)
+    )
 
 
 def every_chart() -> dict[str, Chart]:
@@ -57,9 +59,9 @@ def every_chart() -> dict[str, Chart]:
         charts.roc_chart(report),
         charts.exposure_chart(report),
         charts.remedies_chart(report),
-        charts.explanation_chart(explanation),
-        charts.attacks_chart(attacks, 0.95),
-        charts.frontier_chart(frontier),
+        answer_charts.explanation_chart(explanation),
+        answer_charts.attacks_chart(attacks, 0.95),
+        answer_charts.frontier_chart(frontier),
         leaks(),
     )
     return {chart.id: chart for chart in made if chart is not None}
@@ -205,7 +207,7 @@ def swept(
     ]
     compared = SimpleNamespace(practical=0.9, coupled=None, **rest)
     answer = SimpleNamespace(compared=compared, epsilon=epsilon, delta=0.0, success_blind=0.5)
-    return charts.success_chart(grid, points, answer)
+    return answer_charts.success_chart(grid, points, answer)
 
 
 def test_a_vacuous_bound_is_not_drawn_as_a_bound() -> None:
@@ -227,7 +229,7 @@ def test_charts_of_extreme_answers_are_drawn() -> None:
         {"epsilon": 0.0, "delta": 1.0},
         {"epsilon": 1.0, "fpr": [0.0, 1e-9, 1.0]},
     ):
-        chart = charts.explanation_chart(memberbound.explain(**options))
+        chart = answer_charts.explanation_chart(memberbound.explain(**options))
         assert all("≤ 100 %" not in str(cell) for row in chart.rows for cell in row)
         for view in chart.views:
             assert "nan" not in chart.svg(view).lower()
@@ -235,8 +237,8 @@ def test_charts_of_extreme_answers_are_drawn() -> None:
 
 
 QUIET = """
-import sys, memberbound, memberbound.report.page, memberbound.studies.studying
-from memberbound.report.charts import explanation_chart
+import sys, memberbound, memberbound.report.page, memberbound.verbs.study.studying
+from memberbound.report.answer_charts import explanation_chart
 explanation = memberbound.explain(epsilon=1.0)
 print({"matplotlib", "plotly", "pydantic"} & set(sys.modules))
 explanation_chart(explanation).svg()

@@ -16,7 +16,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,7 +135,7 @@ class _Rows:
         keys = np.asarray(pd.util.hash_pandas_object(pd.DataFrame(labels), index=False))
         return cls(points.astype(np.float32), cells, keys)
 
-    def part(self, rows: NDArray[Any]) -> _Rows:
+    def part(self, rows: NDArray[np.integer | np.bool_]) -> _Rows:
         """Return some of the rows."""
         return _Rows(self.points[rows], self.cells[rows], self.keys[rows])
 

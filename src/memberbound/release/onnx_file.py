@@ -16,10 +16,11 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from memberbound.errors import InputError, MemberboundError, import_optional
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.all_rows.boosting import BoostedModel, binned_columns
+from memberbound.release.all_rows.boosting import BinnedColumn, BoostedModel, binned_columns
 from memberbound.release.all_rows.clipping import GRID, LARGEST_FEATURE, on_grid
 from memberbound.release.all_rows.encoder import ColumnCode
 from memberbound.release.all_rows.histograms import (
@@ -128,7 +129,7 @@ class _Graph:
     nodes: list[Any] = field(default_factory=list)
     stored: list[Any] = field(default_factory=list)
 
-    def name_of(self, value: Any) -> str:
+    def name_of(self, value: _Operand) -> str:
         """Return the name of a value, adding a constant to the graph if necessary."""
         if isinstance(value, _Value):
             return value.name
@@ -138,7 +139,7 @@ class _Graph:
         self.stored.append(numpy_helper.from_array(np.asarray(value), name))
         return name
 
-    def node(self, kind: str, *inputs: Any, named: str = "", **attributes: Any) -> _Value:
+    def node(self, kind: str, *inputs: _Operand, named: str = "", **attributes: object) -> _Value:
         """Add a node and return its output."""
         name = named or f"memberbound/{kind}{len(self.nodes)}"
         names = [self.name_of(value) for value in inputs]
@@ -163,16 +164,16 @@ class _Value:
     graph: _Graph
     name: str
 
-    def __add__(self, other: Any) -> _Value:
+    def __add__(self, other: _Operand) -> _Value:
         return self.graph.node("Add", self, other)
 
-    def __sub__(self, other: Any) -> _Value:
+    def __sub__(self, other: _Operand) -> _Value:
         return self.graph.node("Sub", self, other)
 
-    def __mul__(self, other: Any) -> _Value:
+    def __mul__(self, other: _Operand) -> _Value:
         return self.graph.node("Mul", self, other)
 
-    def __truediv__(self, other: Any) -> _Value:
+    def __truediv__(self, other: _Operand) -> _Value:
         return self.graph.node("Div", self, other)
 
     def of(self, kind: str) -> _Value:
@@ -183,9 +184,13 @@ class _Value:
         """Clip the value to [low, high]."""
         return self.graph.node("Clip", self, low, high)
 
-    def where(self, condition: _Value, other: Any) -> _Value:
+    def where(self, condition: _Value, other: _Operand) -> _Value:
         """Replace the value by another one wherever the condition holds."""
         return self.graph.node("Where", condition, other, self)
+
+
+#: What a node takes: the output of another one, or a constant.
+_Operand = _Value | ArrayLike
 
 
 @dataclass(frozen=True)
@@ -320,8 +325,8 @@ def _linear_column(code: ColumnCode, weights: FloatArray, length: float) -> _Col
     return _Numbers(code, weights[0] if scaled else None, table, None, length)
 
 
-def _boosted_column(bins: Any, table: FloatArray) -> _Column:
-    code: ColumnCode = bins.code
+def _boosted_column(bins: BinnedColumn, table: FloatArray) -> _Column:
+    code = bins.code
 
     def look_up(values: Values) -> FloatArray:
         return np.asarray(table[bins.cells.cell_of(values)])

@@ -26,9 +26,9 @@ def words() -> dict[str, Any]:
 
 def _draw(name: str, answer: object, target: Path) -> Path:
     from memberbound.errors import InputError
-    from memberbound.report import charts
+    from memberbound.report import answer_charts
 
-    chart = getattr(charts, name)(answer)
+    chart = getattr(answer_charts, name)(answer)
     if chart is None:
         raise InputError("plot must be left out here: the answer has nothing to draw.")
     path: Path = chart.save(target)

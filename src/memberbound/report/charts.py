@@ -1,24 +1,21 @@
-"""The charts of reports and of single answers, each a function of the numbers that it shows."""
+"""The charts of a study's report, each a function of the numbers that it shows."""
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.errors import MemberboundError
 from memberbound.games import ATTACKERS
 from memberbound.quantities import (
     NO_GUARANTEE,
     Mark,
     marked,
     percent,
-    significant,
     vacuous,
 )
 from memberbound.report.drawing import (
@@ -29,6 +26,7 @@ from memberbound.report.drawing import (
     SMALL,
     TEXT,
     Chart,
+    Dash,
     Legend,
     View,
     bar_style,
@@ -59,25 +57,15 @@ from memberbound.report.model import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-    from memberbound.iid.record_leak import RecordLeaks
-    from memberbound.subset.record_bounds import Comparison
-    from memberbound.verbs.audit_answer import AttackFields
-    from memberbound.verbs.certify import Certification
-    from memberbound.verbs.explain import Explanation
-    from memberbound.verbs.harden import Hardening
-    from memberbound.verbs.population import PopulationAnswer
-    from memberbound.verbs.synthesize import Synthesis
 
 #: Style keywords of matplotlib.
 Look = dict[str, Any]
 #: Hollow markers on a line.
-_HOLLOW: Look = {"mfc": colour("card"), "ms": 6.5, "mew": 1.8}
-#: Called with how much is done, of how much, and what is being done.
-Progress = Callable[[int, int | None, str], None]
+HOLLOW: Look = {"mfc": colour("card"), "ms": 6.5, "mew": 1.8}
 
 
 def charts_of_report(report: Report) -> dict[str, Chart]:
@@ -90,33 +78,6 @@ def charts_of_report(report: Report) -> dict[str, Chart]:
         remedies_chart(report),
     )
     return {chart.id: chart for chart in charts if chart is not None}
-
-
-def charts_of(answer: Any, table: str | None, progress: Progress) -> dict[str, Chart]:
-    """Return every chart that an answer has, by its name.
-
-    A chart is made from what an answer has (leaks of rows, a sweep over ε, attacks, the budget of a
-    release), whichever verb it answers.  ``table`` is the file that it is about.
-    """
-    charts: dict[str, Chart | None] = {}
-    if table is not None and getattr(answer, "leaks", None) is not None:
-        charts["leaks"] = leaks_chart(answer)
-    if hasattr(answer, "frontier_estimate"):
-        charts["frontier"] = frontier_chart(answer)
-    if hasattr(answer, "sweep"):
-        charts["success"] = population_chart(answer, _SWEEP_SECONDS, progress)
-    if getattr(answer, "attacks", None):
-        charts["attacks"] = attacks_chart(answer.attacks, answer.confidence)
-    # Releases of all rows, and the model behind synthetic rows, have a budget.
-    releases = (getattr(answer, name, None) for name in ("released", "model"))
-    budgets = (getattr(release, "budget", None) for release in releases)
-    if budget := next((each for each in budgets if each is not None), None):
-        rates = [float(rate) for rate in answer.curve.replace_one.tpr_upper]
-        curves = {"no attack gets above this": budget.curve().roc}
-        charts["roc"] = ceiling_chart(curves, rates, "this release")
-    if hasattr(answer, "fidelity"):
-        charts["marginals"] = marginals_chart(answer)
-    return {name: chart for name, chart in charts.items() if chart is not None}
 
 
 # ── The sandwich: certified ceiling, estimate and measured floor on one axis ──────────────────────
@@ -206,11 +167,13 @@ def _points_of(row: SandwichRow) -> list[tuple[str, float, str]]:
 
 def _sandwich_legend(rows: Sequence[SandwichRow]) -> Legend:
     shown = {kind for row in rows for kind, _, _ in _points_of(row)}
-    legend: list[tuple[Any, str]] = []
+    legend: list[tuple[Artist, str]] = []
     for kind, (span, text) in _KEYS.items():
         if kind in shown:
             marker = line_key(ls="", **_MARKERS[kind])
-            legend.append(((patch_key(**_SPANS[span]), marker) if span else marker, text))
+            if span:  # two handles, one over the other, which the stubs do not know
+                both = cast("Artist", (patch_key(**_SPANS[span]), marker))
+            legend.append((both if span else marker, text))
     if any(vacuous(row.accuracy_upper) for row in rows):
         legend.append((patch_key(**_SPANS["open"]), "striped: no guarantee"))
     return legend
@@ -250,30 +213,6 @@ def _sandwich_words(row: SandwichRow) -> str:
     return f"{row.label}: {', '.join(parts)}."
 
 
-def attacks_chart(attacks: Mapping[str, AttackFields], confidence: float) -> Chart:
-    """Return the accuracy of the attacks of an audit: estimates and floors, no ceiling.
-
-    An attack without scores has an advantage alone, and no row.
-    """
-    rows = [
-        SandwichRow(
-            "given",
-            name,
-            "average",
-            "model",
-            0.5,
-            accuracy_estimate=accuracy["estimate"],
-            accuracy_lower=accuracy["lower"],
-            confidence=confidence,
-        )
-        for name, attack in attacks.items()
-        if (accuracy := attack["accuracy"]) is not None
-    ]
-    title = "Success of each attack"
-    alt = f"{title}, half of the candidates being members."
-    return sandwich_of(("attacks", title, alt), rows, [(0.5, "blind guessing 50 %")])
-
-
 # ── What each remedy costs: how the model's score changes ─────────────────────────────────────────
 
 
@@ -292,7 +231,7 @@ def remedies_chart(report: Report) -> Chart | None:
 
     def draw(width: float, _view: View) -> Figure:
         looks = {enough: bar_style("estimated", "" if enough else "//") for enough in (True, False)}
-        legend: list[tuple[Any, str]] = [
+        legend: list[tuple[Artist, str]] = [
             (patch_key(**looks[enough]), text)
             for enough, text in ((True, "enough for what was asked"), (False, "not enough"))
             if any(remedy.enough is enough for remedy in priced)
@@ -415,7 +354,7 @@ def draw_roc(
 
 
 #: Subject → how its curve is drawn: colour, marker and dash all differ.
-_CURVES: dict[str, tuple[str, str, Any]] = {
+_CURVES: dict[str, tuple[str, str, Dash | str]] = {
     "given": ("given", "^", LONG_DASH),
     "model": ("model", "o", DOTTED),
     "noise-every": ("noise-every", "D", DASH_DOT),
@@ -426,7 +365,7 @@ def _curve_look(curve: RocCurve) -> Look:
     color, marker, dash = _CURVES.get(curve.subject, _CURVES["model"])
     if curve.kind == "certificate":
         return {"color": colour(color), "lw": 2.5}
-    return {"color": colour(color), "lw": 1.6, "ls": dash, "marker": marker} | _HOLLOW
+    return {"color": colour(color), "lw": 1.6, "ls": dash, "marker": marker} | HOLLOW
 
 
 def _lowest(curves: Sequence[RocCurve]) -> float:
@@ -450,184 +389,7 @@ def _read(curve: RocCurve, rate: float) -> Mark:
 
 
 #: Least false-positive rate of a ceiling's table, and power of ten at which its axes begin.
-_LEAST, _LEAST_SHOWN = 1e-6, -5.0
-#: The ceiling of the true-positive rate at false-positive rates.
-Ceiling = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-
-
-def explanation_chart(explanation: Explanation) -> Chart:
-    """Return the certified ROC of a guarantee, linear and log–log."""
-    guarantee, adjacency = explanation.guarantee, explanation.adjacency
-    ceilings = {f"no attack gets above this ({adjacency})": guarantee.curve.roc}
-    if adjacency != "replace-one":
-        label = "… when “out” means another record in its place (replace-one)"
-        ceilings[label] = guarantee.replaced().curve.roc
-    return ceiling_chart(ceilings, explanation.fpr, explanation.setting)
-
-
-def ceiling_chart(ceilings: Mapping[str, Ceiling], rates: Sequence[float], setting: str) -> Chart:
-    """Return certified ceilings of the ROC; ``rates`` are marked on the first, others dashed."""
-    grid = np.unique(np.concatenate([np.linspace(0, 1, 401), np.geomspace(_LEAST, 1, 301)]))
-    looks: list[Look] = [
-        {"color": colour("certified"), "lw": 2.8},
-        {"color": colour("certified"), "lw": 1.5, "ls": DASHED},
-    ]
-    curves = []
-    for (label, values), look in zip(ceilings.items(), looks, strict=False):
-        heights = np.minimum(values(grid), 1.0)
-        points = tuple(grid.tolist()), tuple(heights.tolist())
-        curves.append((RocCurve("model", "certificate", label, *points), look))
-
-    def ceiling(values: Ceiling, rate: float) -> Mark:
-        return marked(min(1.0, float(values(np.array([rate]))[0])), "certificate", "tpr")
-
-    first = next(iter(ceilings.values()))
-    asked = sorted({rate for rate in rates if rate > 0})
-    steps = (float(f"{digit}e{power}") for power in range(-6, 0) for digit in (1, 2, 5))
-    parts = [f"{ceiling(first, rate)} at {percent(rate, 'given')} false alarms" for rate in asked]
-    marks = [(rate, min(1.0, float(first(np.array([rate]))[0]))) for rate in asked]
-    return Chart(
-        "ceiling",
-        f"The best possible attack: {setting}",
-        f"Certified ceiling of the members that any attack finds: {'; '.join(parts) or setting}. "
-        "Blind guessing finds as large a share of the members as it has false alarms.",
-        ("false alarms", *ceilings),
-        [
-            (percent(rate, "given"), *(ceiling(values, rate) for values in ceilings.values()))
-            for rate in sorted({*steps, *asked, 1.0})
-        ],
-        lambda width, view: draw_roc(width, view, curves, _LEAST_SHOWN, marks),
-        ("linear", "log"),
-    )
-
-
-# ── What ε means for these records, for attackers with decreasing knowledge ───────────────────────
-
-
-#: By the names in the answer of ``population``: who attacks, what they know, and the look.
-_SWEPT_ATTACKERS: dict[str, tuple[str, str, Look]] = {
-    "worst_case": (
-        "worst case",
-        "everybody drawn but one, any data set whatever",
-        {"color": colour("worst-case"), "marker": "s", "ls": DOTTED},
-    ),
-    "population": (
-        "in this population",
-        "everybody drawn but one, all from this table",
-        {"color": colour("in-population"), "marker": "D", "ls": DASHED},
-    ),
-    "coupled": (
-        "by coupling",
-        "this table, but not who was drawn (L24-P12)",
-        {"color": colour("stripe"), "marker": "v", "ls": DASH_DOT},
-    ),
-    "practical": (
-        "practical",
-        "this table, but not who was drawn",
-        {"color": colour("practical"), "marker": "o", "ls": "-"},
-    ),
-}
-#: A page waits for its chart this long.
-_SWEEP_SECONDS = 30.0
-_POINTS = 17
-
-
-def population_chart(
-    answer: PopulationAnswer, seconds: float = math.inf, progress: Progress | None = None
-) -> Chart | None:
-    """Return the success bounds of attackers over ε; nothing where that takes too many seconds."""
-    centre = answer.epsilon if 0 < answer.epsilon < math.inf else 1.0
-    epsilons = np.geomspace(centre / 30, centre * 10, _POINTS).tolist()
-    begun = time.monotonic()
-    points: list[Comparison] = []
-    for epsilon in epsilons:
-        if progress is not None:
-            progress(len(points), len(epsilons), "other values of ε")
-        try:
-            points += answer.sweep([epsilon])
-        except MemberboundError:  # the answer is complete without its chart
-            return None
-        if time.monotonic() - begun > seconds:
-            return None
-    return success_chart(epsilons, points, answer)
-
-
-def success_chart(
-    epsilons: Sequence[float], points: Sequence[Comparison], answer: PopulationAnswer
-) -> Chart:
-    """Return the success of attackers at each ε, about the most exposed record.
-
-    Leave out an attacker if any of its bounds is missing.
-    """
-    at_asked = answer.compared
-    curves = {n: [getattr(p, n) for p in (*points, at_asked)] for n in _SWEPT_ATTACKERS}
-    whole = {name: curve[:-1] for name, curve in curves.items() if None not in curve}
-    heights, blind = np.array(list(whole.values()), dtype=np.float64), answer.success_blind
-    low, first, last = min(0.5, blind, float(heights.min())), epsilons[0], epsilons[-1]
-    asked = f"ε = {significant(answer.epsilon, 'given')}"
-
-    def draw(width: float, _view: View) -> Figure:
-        legend = [
-            (line_key(**look, lw=2.3), f"{who}: knows {knows}")
-            for name, (who, knows, look) in _SWEPT_ATTACKERS.items()
-            if name in whole
-        ]
-        figure, (axes,) = make_axes(width, 280, legend)
-        axes.set(xscale="log", xlim=(first / 1.1, last * 1.1), ylim=(low - 0.015, 1.02))
-        set_percent_ticks(axes.yaxis, 10 * math.ceil(10 * low - 1e-9), 100, 10)
-        set_log_ticks(axes.xaxis, first, last)
-        delta = f" (δ = {significant(answer.delta, 'given')})" if answer.delta else ""
-        axis = cut_text(f"ε of the mechanism, any data set{delta}", width - 20, SMALL)
-        label_axes(axes, axis, "attack success at most, most exposed record")
-        axes.axhline(blind, color=colour("ink"), ls=DASHED, lw=1.5)
-        for name, curve in zip(whole, heights, strict=True):
-            # A bound that excludes nothing keeps its place, not its look.
-            axes.plot(epsilons, curve, color=colour("quiet"), lw=0.8)
-            proved = [math.nan if vacuous(height) else height for height in curve.tolist()]
-            who, _, look = _SWEPT_ATTACKERS[name]
-            tag_mark(axes.plot(epsilons, proved, ms=5, lw=2.3, **look)[0], "line", who)
-        if first <= answer.epsilon <= last:
-            draw_vertical(axes, answer.epsilon, "quiet", DOTTED)
-            name_line(axes, answer.epsilon, asked, 0.97, left=answer.epsilon**2 > first * last)
-        # At the end where the curves are far from it.
-        write_text(axes, last, blind + 0.006, "blind guessing", va="bottom", ha="right")
-        return figure
-
-    names = [_SWEPT_ATTACKERS[name][0] for name in whole]
-    parts = [
-        f"{who} {marked(getattr(at_asked, name), 'certificate')}"
-        for who, name in zip(names, whole, strict=True)
-    ]
-    return Chart(
-        "success",
-        "Certified success of attackers over ε",
-        f"Certified success of attackers over ε. At {asked}: {', '.join(parts)}.",
-        ("ε", *(who.capitalize() for who in names)),
-        [
-            # At a smaller ε the bound holds all the more.
-            (significant(epsilon, "lower", 4), *(marked(float(v), "certificate") for v in column))
-            for epsilon, column in zip(epsilons, heights.T, strict=True)
-        ],
-        draw,
-    )
-
-
-def set_log_ticks(axis: Axis, low: float, high: float, most: int = 6) -> None:
-    """Set about this many round ticks on a logarithmic axis."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    ticks = [low]
-    for digits in (range(1, 10), (1, 2, 5), (1, 3), (1,)):
-        round_ = (digit * 10.0**power for power in powers for digit in digits)
-        ticks = [tick for tick in round_ if low * 0.999 <= tick <= high * 1.001] or ticks
-        if len(ticks) <= most:
-            break
-    ticks = ticks[:: math.ceil(len(ticks) / most)]
-    set_ticks(axis, ticks, [count_text(tick) for tick in ticks])
-
-
-def count_text(value: float) -> str:
-    """Return the text of a tick, with separated thousands."""
-    return f"{int(value):,}" if value >= 1000 else significant(value, "estimate", 3)
+LEAST_RATE, LEAST_SHOWN = 1e-6, -5.0
 
 
 # ── Who is exposed: how often the attack is right about each record ───────────────────────────────
@@ -647,7 +409,8 @@ def exposure_chart(report: Report) -> Chart | None:
     def draw(width: float, _view: View) -> Figure:
         from matplotlib.ticker import MaxNLocator
 
-        look, chance = bar_style("model"), {"color": colour("quiet"), "ls": DOTTED, "lw": 1.8}
+        look = bar_style("model")
+        chance: Look = {"color": colour("quiet"), "ls": DOTTED, "lw": 1.8}
         legend = [
             (patch_key(**look), "records, by how often the attack is right about them"),
             (line_key(**chance), "what chance alone would show, roughly"),
@@ -717,180 +480,3 @@ def _by_chance(exposure: Exposure, records: RecordsView) -> NDArray[np.float64]:
     shares, _ = np.histogram(right / records.targets, bins=exposure.edges, weights=weight)
     expected: NDArray[np.float64] = sum(exposure.counts) * shares
     return expected
-
-
-# ── Tables: how much rows leak, what a coarser table keeps, what a synthetic one shows ────────────
-
-_BINS = 40
-
-
-def leaks_chart(certification: Certification) -> Chart:
-    """Return how many rows may leak how much, by the answer of ``certify``."""
-    assert certification.leaks is not None
-    edges, counts = histogram(certification.leaks)
-    leak = certification.record_leak
-    rows = "rows" if certification.unit is None else "persons"
-    limit = leak.exposed_above or 0.5
-    half, worst = (str(marked(x, "certificate", "leak", 6)) for x in (leak.median, leak.max))
-
-    def draw(width: float, _view: View) -> Figure:
-        from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-        above = significant(limit, "given")
-        safe, exposed = bar_style("certified"), bar_style("danger", "//")
-        legend = [
-            (patch_key(**safe), f"at most {above}"),
-            (patch_key(**exposed), f"exposed: more than {above} is not excluded"),
-        ]
-        figure, (axes,) = make_axes(width, 180, legend)
-        for (low, high), count in zip(pairwise(edges), counts, strict=True):
-            if count:
-                look = exposed if low >= limit - 1e-9 else safe
-                (bar,) = axes.bar(low, count, high - low, align="edge", **look)
-                tag_mark(bar, "bar", f"leak at most {significant(high, 'upper', 4)}: {count} rows")
-        axes.set(xlim=(0, 1.003), ylim=(0, 1.1 * max(1, *counts)))
-        axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: count_text(value)))
-        draw_vertical(axes, limit, "quiet", DOTTED)
-        axis = "certified leak of a row, at most"
-        label_axes(axes, axis, cut_text(rows, width - 70, SMALL))
-        return figure
-
-    return Chart(
-        "leaks",
-        "How much the rows leak at most",
-        f"Histogram of the certified leak of the {rows}: half of them {half}; the worst {worst}.",
-        ("leak at most", rows),
-        [
-            (significant(high, "upper", 4), f"{count:,}")
-            for high, count in zip(edges[1:], counts, strict=True)
-            if count
-        ],
-        draw,
-    )
-
-
-def histogram(leaks: RecordLeaks) -> tuple[list[float], list[int]]:
-    """Return the edges of equal bins, and the number of rows by certified leak.
-
-    Bins are closed on the right: a row in (a, b] is certified to leak at most b.
-    """
-    rows = np.asarray(leaks.profile.count * leaks.profile.cells, dtype=np.int64)
-    edges = np.linspace(0.0, 1.0, _BINS + 1)
-    index = np.clip(np.searchsorted(edges, leaks.leak, side="left") - 1, 0, _BINS - 1)
-    filled = np.zeros(_BINS, dtype=np.int64)
-    np.add.at(filled, index, rows)
-    return edges.tolist(), filled.tolist()
-
-
-#: A line of estimates: dashed, with open circles.
-_ESTIMATED_LINE: Look = {
-    "color": colour("estimated"),
-    "ls": DASHED,
-    "lw": 1.8,
-    "marker": "o",
-    **_HOLLOW,
-}
-
-
-def frontier_chart(hardening: Hardening) -> Chart | None:
-    """Return the information that coarsenings keep over their leak; nothing without a frontier."""
-    points = sorted(
-        (
-            (float(point.security), float(point.information))
-            for point in hardening.frontier_estimate
-            if math.isfinite(point.security)
-        ),
-        reverse=True,
-    )
-    if not points:
-        return None
-    leaks = [max(1 - security, 1e-6) for security, _ in points]
-    kept = [information for _, information in points]
-    upper = max(hardening.after.delta_upper, 1e-6)
-    released, asked = hardening.information_estimate, hardening.security
-
-    def draw(width: float, _view: View) -> Figure:
-        point: Look = {"color": colour("certified"), "marker": "<", "ms": 12, "ls": ""}
-        name = "certified"
-        if vacuous(upper, "delta"):
-            point, name = point | {"color": colour("quiet"), "marker": "X"}, NO_GUARANTEE
-        legend: list[tuple[Any, str]] = [
-            (line_key(**_ESTIMATED_LINE), "coarsenings ≈ (estimates)"),
-            (line_key(**point), f"released table ({name})"),
-        ]
-        if asked is not None:
-            line = line_key(color=colour("quiet"), ls=DASH_DOT, lw=1.5)
-            legend.append((line, f"asked: MIS {significant(asked, 'given')}"))
-        figure, (axes,) = make_axes(width, 260, legend)
-        tag_mark(axes.step(leaks, kept, where="post", **_ESTIMATED_LINE)[0], "line")
-        tag_mark(axes.plot([upper], [released], **point)[0], "point")
-        if asked is not None:
-            draw_vertical(axes, max(1 - asked, 1e-6), "quiet", DASH_DOT)
-        low, high = min(*leaks, upper) / 1.3, 1.3 * max(*leaks, upper)
-        axes.set(xscale="log", xlim=(low, high), ylim=(0, 1.08 * max(*kept, released, 1e-9)))
-        set_log_ticks(axes.xaxis, low, high)
-        measure = cut_text(f"{hardening.information_measure} (estimate, nats)", width - 66, SMALL)
-        label_axes(axes, "leak of the worst learner, Δ = 1 - MIS (average record)", measure)
-        return figure
-
-    return Chart(
-        "frontier",
-        "What remains at each level of security",
-        f"Estimated information kept by {len(points)} coarsenings against the leak of the worst "
-        f"learner; the released table: leak {marked(upper, 'certificate', 'delta', 6)}, "
-        f"information ≈ {significant(released, 'estimate', 4)} nats.",
-        ("security MIS", "information, nats", "of the most"),
-        [
-            (
-                Mark("estimate", f"≈ {significant(security, 'estimate', 4)}"),
-                Mark("estimate", f"≈ {significant(information, 'estimate', 4)}"),
-                marked(information / (max(kept) or 1.0), "estimate"),
-            )
-            for security, information in points
-        ],
-        draw,
-    )
-
-
-#: Columns of a synthetic table that are drawn, the first ones.
-_MOST_COLUMNS = 12
-
-
-def marginals_chart(answer: Synthesis) -> Chart:
-    """Return the shares of every column's values in the real and in the new table.
-
-    Estimates from the secret rows: for the owner of the rows only.
-    """
-    shown = list(answer.fidelity.marginals.items())[:_MOST_COLUMNS]
-    looks = {"real": bar_style("estimated", "//"), "new": bar_style("quiet")}
-
-    def draw(width: float, _view: View) -> Figure:
-        texts = ("real rows (owner only)", "new rows")
-        legend = [(patch_key(**look), t) for look, t in zip(looks.values(), texts, strict=True)]
-        figure, panels = make_axes(width, 74, legend, rows=len(shown))
-        for axes, (name, column) in zip(panels, shown, strict=True):
-            places = np.arange(len(column.blocks))
-            both = (column.real_estimate, column.synthetic_estimate)
-            for (kind, look), shares, shift in zip(looks.items(), both, (-0.2, 0.2), strict=True):
-                bars = axes.bar(places + shift, shares, 0.38, **look)
-                for bar, block, share in zip(bars, column.blocks, shares, strict=True):
-                    words = f"{name}, {block}: {kind} {percent(share, 'estimate')}"
-                    tag_mark(bar, "bar", words)
-            axes.set(xlim=(-0.6, len(places) - 0.4), ylim=(0, None), xticks=[], yticks=[])
-            label_axes(axes, "", cut_text(name, width - 70, SMALL))
-        return figure
-
-    rows = [
-        (name, block, percent(real, "estimate"), percent(new, "estimate"))
-        for name, column in shown
-        for block, real, new in zip(
-            column.blocks, column.real_estimate, column.synthetic_estimate, strict=True
-        )
-    ]
-    alt = (
-        "Shares of values in the real and in the new rows, column by column. For the owner of the "
-        "rows only."
-    )
-    title = "Columns of the real and of the new rows"
-    return Chart("marginals", title, alt, ("Column", "Values", "Real", "New"), rows, draw)

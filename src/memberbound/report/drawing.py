@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
 FORMATS = (".png", ".svg", ".pdf")
 #: From the Okabe–Ito palette, for the figures of the papers.
@@ -38,17 +40,19 @@ BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#555555", "#009E73"
 Cell = str | Mark | None
 View = Literal["", "linear", "log", "both"]
 #: Handle and text of each line of a legend.
-Legend = Sequence[tuple[Any, str]]
+Legend = Sequence[tuple["Artist", str]]
+#: Offset of a dashed line, and the lengths of its dashes and gaps.
+Dash = tuple[float, tuple[float, ...]]
 
 #: Pixels: one drawing serves a page, where it is stretched a little, and a phone.
 _WIDTH, _FILE_WIDTH = 440, 640
 TEXT, SMALL = 13.0, 12.0
 #: Width of an average character in units of its size.
 _CHARACTER = 0.54
-DOTTED: Any = (0, (1, 2))
-DASHED: Any = (0, (5, 2.5))
-DASH_DOT: Any = (0, (5, 2, 1, 2))
-LONG_DASH: Any = (0, (9, 3))
+DOTTED: Dash = (0, (1, 2))
+DASHED: Dash = (0, (5, 2.5))
+DASH_DOT: Dash = (0, (5, 2, 1, 2))
+LONG_DASH: Dash = (0, (9, 3))
 
 # ── A chart and its files ─────────────────────────────────────────────────────────────────────────
 
@@ -348,7 +352,7 @@ def write_text(axes: Axes, x: float, y: float, text: str, **look: Any) -> None:
     axes.text(x, y, _printable(text), **usual | look)
 
 
-def draw_vertical(axes: Axes, x: float, color: str, dash: Any, up: float = 1.0) -> None:
+def draw_vertical(axes: Axes, x: float, color: str, dash: Dash, up: float = 1.0) -> None:
     """Draw a vertical line, which may reach above the axes."""
     at: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "clip_on": False, "zorder": 1.5}
     axes.plot([x, x], [0, up], color=colour(color), ls=dash, lw=1.5, **at)
@@ -370,14 +374,14 @@ def name_line(axes: Axes, x: float, text: str, up: float, *, left: bool) -> None
     )
 
 
-def line_key(**look: Any) -> Any:
+def line_key(**look: Any) -> Line2D:
     """Return the line of a legend that looks like this."""
     from matplotlib.lines import Line2D
 
     return Line2D([], [], **look)
 
 
-def patch_key(**look: Any) -> Any:
+def patch_key(**look: Any) -> Patch:
     """Return the patch of a legend that looks like this."""
     from matplotlib.patches import Patch
 

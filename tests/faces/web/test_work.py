@@ -96,7 +96,7 @@ CHARTS = {
 
 @pytest.mark.parametrize("asked", JOBS)
 def test_an_answer_is_the_functions_dictionary(asked, run, path, tmp_path, monkeypatch):
-    monkeypatch.setattr("memberbound.report.charts._POINTS", 3)
+    monkeypatch.setattr("memberbound.report.answer_charts._POINTS", 3)
     rng = np.random.default_rng(2)
     member = np.repeat([0, 1], 200)
     scores = pd.DataFrame({"score": rng.normal(member).round(4), "member": member})

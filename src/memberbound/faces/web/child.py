@@ -59,7 +59,7 @@ def _explain(options: Keywords) -> dict[str, Any]:
 
 def _explanation_page(options: Keywords) -> dict[str, Any]:
     """Return an explanation for its page, with the certified upper bound on the ROC."""
-    from memberbound.report.charts import explanation_chart
+    from memberbound.report.answer_charts import explanation_chart
     from memberbound.verbs.explain import explain
 
     explanation = explain(**options["options"])
@@ -108,7 +108,7 @@ def run_verb(
     """Run a verb and return ``{"result", "charts", "summary"}``; exceptions propagate."""
     from joblib import parallel_config
 
-    from memberbound.report.charts import charts_of
+    from memberbound.report.answer_charts import charts_of
 
     verb = verb_named(name)
     progress(0, None, "reading the table" if table else "computing")

@@ -22,7 +22,7 @@ _LIBRARIES = (
     *("pandas", "pyarrow.dataset", "duckdb", "ibis.backends.duckdb", "scipy.special"),
     *("sklearn.ensemble", "sklearn.linear_model", "sklearn.neighbors", "sklearn.neural_network"),
     *("sklearn.pipeline", "sklearn.tree", "matplotlib.style", "matplotlib.backends.backend_svg"),
-    *("memberbound.report.charts", "memberbound.report.page", "memberbound.tables.counting"),
+    *("memberbound.report.answer_charts", "memberbound.report.page", "memberbound.tables.counting"),
 )
 
 

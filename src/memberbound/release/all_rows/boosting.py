@@ -99,13 +99,14 @@ def most_boosting_draws(width: int, columns: int, outputs: int, settings: Settin
 
 
 @dataclass(frozen=True)
-class _Bins:
+class BinnedColumn:
     """The bins of a column: ``ordered`` runs of numbers, then everything else."""
 
     code: ColumnCode
 
     @property
     def ordered(self) -> int:
+        """Number of runs of numbers."""
         if self.code.scaling is None:
             return 0
         return len(self.code.edges) - 1 if self.code.edges else _BINS
@@ -117,6 +118,7 @@ class _Bins:
 
     @property
     def count(self) -> int:
+        """Number of bins."""
         if self.code.scaling is None:
             return self.code.indicators + int(not self.code.other)
         return self.ordered + len(self.texts) + 1
@@ -164,9 +166,9 @@ class _Bins:
         return np.concatenate([runs, count + np.arange(self.count - self.ordered)])
 
 
-def binned_columns(encoder: Encoder) -> list[_Bins]:
+def binned_columns(encoder: Encoder) -> list[BinnedColumn]:
     """Return the bins of the used columns, in the order of the tables."""
-    return [_Bins(code) for code in encoder.used]
+    return [BinnedColumn(code) for code in encoder.used]
 
 
 def bins_of(

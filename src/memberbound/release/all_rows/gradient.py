@@ -257,7 +257,7 @@ class TrainingRows:
     """
 
     features: Features
-    codes: NDArray[Any]
+    codes: NDArray[np.generic]
     weights: FloatArray | None = None
     persons: Persons | None = None
     #: Arrays of more bytes are kept on disk.

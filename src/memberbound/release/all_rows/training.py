@@ -353,7 +353,8 @@ def score_units(rows: TrainingRows, model: GradientModel | BoostedModel, loss: L
         if loss.classes:
             points = (loss.predicted(scores) == codes).astype(np.float64)
         else:
-            points = 1.0 - np.minimum(np.square(np.clip(scores[:, 0], -1.0, 1.0) - codes), 1.0)
+            errors = np.clip(scores[:, 0], -1.0, 1.0) - codes.astype(np.float64)
+            points = 1.0 - np.minimum(np.square(errors), 1.0)
         weights = rows.weight(cut)
         blocks.append(np.rint((points if weights is None else points * weights) * _SCORE_UNITS))
     units = np.concatenate(blocks).astype(np.int64)
