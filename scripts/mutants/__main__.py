@@ -527,6 +527,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__)
     parser.add_argument("--only", action="append", help="modules, such as 'numerics/*'")
     parser.add_argument("--match", help="mutants whose key contains this text")
+    parser.add_argument("--tests", action="append", help="only these tests, such as a new file")
     parser.add_argument("--sample", type=int, help="as many mutants, chosen by --seed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--fixed", action="store_true", help="the sample of the repository")
@@ -551,7 +552,7 @@ def main() -> int:
         print("\n".join(sorted(m.key for m in chosen)))
         return 0
     paths = {m.path for m in chosen}
-    tests = sorted({t for path in paths for t in first_match("tests", path)})
+    tests = options.tests or sorted({t for path in paths for t in first_match("tests", path)})
     if options.killers is not None:
         chosen = [m for m in chosen if m.key in options.killers]
         gone = set(options.killers) - {m.key for m in chosen}

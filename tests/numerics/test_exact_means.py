@@ -155,6 +155,17 @@ def test_levels_are_from_above():
         assert close(exact, log_error_shared(confidence, parts, share), "1e-13")
 
 
+def test_levels_of_small_confidences_are_from_above():
+    """The quotient is next to 1, and rounding it is most of its logarithm."""
+    for exponent in range(1, 16):
+        for digit in (1, 3, 7, 9):
+            confidence = digit * 10.0**-exponent
+            with mp.workdps(50):
+                exact = -mp.log1p(-mp.mpf(confidence))
+                found = log_error_shared(confidence, 1)
+                assert exact <= found <= exact * (1 + mp.mpf("1e-14")) + mp.mpf("5e-16")
+
+
 def test_concentration_is_from_above():
     rng = Random(6)
     for _ in range(200):

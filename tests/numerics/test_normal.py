@@ -7,7 +7,11 @@ from random import Random
 import numpy as np
 
 from memberbound.numerics import normal
-from memberbound.numerics.normal import gaussian_hockey_stick_upper, gaussian_tpr_upper
+from memberbound.numerics.normal import (
+    gaussian_hockey_stick_of_shifts_upper,
+    gaussian_hockey_stick_upper,
+    gaussian_tpr_upper,
+)
 from oracle.real import bracket, gaussian_hockey_stick, gaussian_tpr
 
 F = Fraction
@@ -112,3 +116,49 @@ def test_tpr_edges():
     assert value.tolist() == [0.0, 1.0]
     assert gaussian_tpr_upper(0.0, np.array([0.0, 0.3, 1.0])).tolist() == [0.0, 0.3, 1.0]
     assert rate(1e300, 1e-300) == rate(100.0, SMALLEST) == 1.0
+
+
+def assert_alike(got, one_by_one):
+    """Sums may differ in the last digits; without a shift there is nothing at all."""
+    assert got[0] == one_by_one[0] == 0.0
+    np.testing.assert_allclose(got, one_by_one, rtol=1e-13, atol=0)
+
+
+def test_several_shifts_are_bounded_one_by_one():
+    shifts = np.array([0.0, 1e-300, 1e-9, 0.2, 0.3, 1.0, 7.0, 60.0])
+    for epsilon in (0.0, 1e-12, 0.4, 3.0, 50.0, 900.0):
+        got = gaussian_hockey_stick_of_shifts_upper(shifts, epsilon)
+        assert_alike(got, [stick(mu, epsilon) for mu in shifts.tolist()])
+    both = gaussian_hockey_stick_of_shifts_upper(shifts, np.array([0.0, 2.0])[:, None])
+    assert_alike(both[0], [stick(mu, 0.0) for mu in shifts.tolist()])
+    assert_alike(both[1], [stick(mu, 2.0) for mu in shifts.tolist()])
+
+
+def test_the_smallest_shifts():
+    """TV = mu/sqrt(2 pi) to first order, where half a quantum is lost at every step."""
+    for count in range(1, 60):
+        exact = F(count) * F(SMALLEST) * F(39894228, 10**8)
+        assert exact <= F(stick(count * SMALLEST, 0.0)) <= exact + 6 * F(SMALLEST)
+
+
+def test_the_bulk_and_the_tail():
+    """Where the density, its exponent, or the difference of two large terms rounds most."""
+    rng, cases = Random(23), []
+    for _ in range(120):
+        mu = rng.choice([rng.uniform(0.25, 3), rng.uniform(3, 40), 10 ** rng.uniform(-3, -0.61)])
+        for place in (rng.uniform(0, 3), rng.uniform(3, 12), rng.uniform(12, 37)):
+            cases.append((mu, mu * (mu / 2 + place)))
+        cases.append((mu, max(0.0, mu * (mu / 2 - rng.uniform(0, 1)))))
+        cases.append((mu, max(0.0, mu * (mu / 2 - rng.uniform(1, mu + 1)))))
+    known = [(at, *bracket(gaussian_hockey_stick(*at))) for at in cases]
+    assert low(stick, known) == []
+
+
+def test_rates_in_both_tails():
+    rng = Random(24)
+    cases = [(10 ** rng.uniform(-3, 1), 10 ** rng.uniform(-30, -1)) for _ in range(40)]
+    cases += [(rng.uniform(0, 3), 1 - 10 ** rng.uniform(-15, -1)) for _ in range(25)]
+    cases += [(rng.uniform(0, 30), 10 ** rng.uniform(-320, -300)) for _ in range(25)]
+    known = [(at, *bracket(gaussian_tpr(*at))) for at in cases]
+    assert low(rate, known) == []
+    assert gaussian_tpr_upper(0.0, np.array([-0.5, 1.5])).tolist() == [0.0, 1.0]

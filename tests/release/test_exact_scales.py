@@ -11,9 +11,17 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
+from memberbound.curve.families import SlackCurve
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import root_up
-from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Slack, noisy_release, release_slack
+from memberbound.release.budget import (
+    HISTOGRAM_MOVES,
+    Budget,
+    BudgetShare,
+    Slack,
+    noisy_release,
+    release_slack,
+)
 from memberbound.release.ledger_file import Ledger
 from memberbound.release.noise import (
     COARSE,
@@ -261,7 +269,7 @@ def test_shares_never_add_up_to_more_than_the_budget():
 
 def test_a_slack_is_the_sum_of_draws_and_names_from_above():
     for coordinates in (1, 77, 10**6):
-        for names in (0, 1, 3, 7, 999):
+        for names in (*range(60), 999):
             slack = Slack(coordinates, names)
             draws, *named = slack.parts
             assert draws.amount == release_slack(coordinates)
@@ -288,3 +296,33 @@ def test_slopes_at_zero_are_from_above():
             exact /= 2 * mp.sqrt(mp.pi)
             found = NormExponentialNoise([1.0] * dimension, 1.0).slope_upper
             assert min(exact, mp.mpf(0.5)) <= found <= exact * (1 + mp.mpf("1e-10"))
+
+
+def test_draws_of_a_group_are_added_from_above():
+    """records·draws beside what names add along the chain, in rationals."""
+    rng = Random(12)
+    for records in (1, 2, 3, 5, 7, 30, 99):
+        for _ in range(10):
+            budget = Budget.for_eta(0.3, slack=Slack(rng.randint(1, 10**6), 0))
+            (draws,) = (part.amount for part in budget.slacks)
+            assert from_above(budget.group_curve(records).slack, records * F(draws))
+            named = Budget.for_eta(0.05, slack=Slack(rng.randint(1, 10**6), rng.randint(1, 9)))
+            first, names = (part.amount for part in named.slacks)
+            chained = SlackCurve(named.curve().base, names).group(records).slack
+            exact = F(chained) + records * F(first)
+            assert from_above(named.group_curve(records).slack, min(exact, F(1)))
+            if records == 1:
+                assert chained == names
+
+
+def test_a_restored_share_is_the_one_that_was_spent():
+    budget = Budget(1.5, 1e-9, source=InsecureSource(1))
+    sums = budget.take("sums", 0.4).sums(sensitivity=1.7, times=2)
+    for _ in range(2):
+        sums.measure([1.0, 2.0, 3.0])
+    (spent,) = budget._taken
+    restored = BudgetShare.from_measurement(spent.measurement(budget.mu).__dict__)
+    assert (restored.name, restored.mu, restored.vectors) == ("sums", spent.mu, 2)
+    for name in ("scale", "sensitivity", "coordinates"):
+        assert getattr(restored.noise, name) == getattr(sums, name)
+    assert restored.noise.times == 0

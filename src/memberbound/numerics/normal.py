@@ -60,8 +60,7 @@ def _total_variation_upper(mu: FloatArray | np.float64) -> FloatArray:
     """The hockey-stick at ε = 0 exactly: TV = erf(μ/√8), where nothing cancels."""
     value = special.erf(mu / (2 * _SQRT2)) * (1 + 16 * UNIT)
     # Among the smallest doubles roundings are absolute.
-    raised = np.nextafter(value + 4 * SMALLEST, np.inf)
-    return np.asarray(np.clip(raised, SMALLEST, 1.0), dtype=np.float64)
+    return np.asarray(np.clip(value + 4 * SMALLEST, SMALLEST, 1.0), dtype=np.float64)
 
 
 def gaussian_hockey_stick_of_shifts_upper(
@@ -117,7 +116,7 @@ def _hockey_stick(mu: FloatArray, eps: FloatArray) -> FloatArray:
             lift = 16 * (UNIT + mass * (1 + np.abs(there)) * (UNIT + shift[~tail]))
             value[~tail] = bulk + lift
         # Among the smallest doubles the roundings above are absolute.
-        value = np.nextafter(value + 4 * SMALLEST, np.inf)
+        value = value + 4 * SMALLEST
         value = np.where(low >= _TAIL_END - 0.2 + 4 * shift, SMALLEST, value)
         if not eps.all():
             value = np.where(eps == 0.0, _total_variation_upper(mu), value)
@@ -165,7 +164,6 @@ def gaussian_tpr_upper(mu: float, fpr: FloatArray) -> FloatArray:
     with np.errstate(under="ignore"):
         plain = np.where(shifted < 0, _lower_tail(np.minimum(shifted, 0.0)), special.ndtr(shifted))
         relative = 16 * UNIT * (2 + np.abs(shifted) * (np.abs(shifted) + np.abs(z)))
-        value = np.nextafter(plain * (1 + relative) + 4 * SMALLEST, np.inf)
+        value = plain * (1 + relative) + 4 * SMALLEST
     value = np.where(alpha <= 0, 0.0, np.maximum(value, alpha))
-    value = np.where(alpha >= 1, 1.0, value)
     return np.clip(value, 0.0, 1.0)
