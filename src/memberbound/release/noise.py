@@ -68,11 +68,6 @@ def _over_scale(lengths: ArrayLike, scale: float) -> FloatArray:
     return np.where(values > 0, ratio, 0.0)
 
 
-def _at_most_one(values: FloatArray, present: FloatArray) -> FloatArray:
-    """Return values of at most 1, and exactly 0 without a displacement."""
-    return np.where(present > 0, np.minimum(values, 1.0), 0.0)
-
-
 @dataclass(frozen=True)
 class GaussianNoise:
     """N(0, scale²·I): lengths are Euclidean; TV = 2Φ(‖a‖/(2·scale)) - 1 exactly (X1).
@@ -116,7 +111,7 @@ class GaussianNoise:
         """Return TV = erf(δ/√8) at Euclidean lengths δ·scale, rounded up; concave."""
         ratios = _over_scale(lengths, self.scale)
         with np.errstate(under="ignore"):
-            return _at_most_one(special.erf(ratios / math.sqrt(8.0)) * (1 + 8 * UNIT), ratios)
+            return np.minimum(special.erf(ratios / math.sqrt(8.0)) * (1 + 8 * UNIT), 1.0)
 
     def describe(self) -> dict[str, object]:
         """Return the law and its scale."""
@@ -201,7 +196,7 @@ class NormExponentialNoise:
         ratios = _over_scale(lengths, self.scale)
         with np.errstate(under="ignore", over="ignore"):
             value = np.minimum(-np.expm1(-ratios / 2), ratios * self.slope_upper)
-        return _at_most_one(value * (1 + 8 * UNIT), ratios)
+        return np.minimum(value * (1 + 8 * UNIT), 1.0)
 
     def describe(self) -> dict[str, object]:
         """Return the law, the range of the σ_i, and the scale."""
