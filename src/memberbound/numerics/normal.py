@@ -101,7 +101,7 @@ def _hockey_stick(mu: FloatArray, eps: FloatArray) -> FloatArray:
         small = mu < _SMALL_MU
         # a is off by about UNIT·(ε/μ + μ): φ(a) feels that |a|-fold, the Mills ratios once.
         shift = UNIT * (scaled + mu)
-        slack = 8 * (UNIT * (4 + low * low) + (1 + np.abs(low)) * shift)
+        slack = 8 * (UNIT * (8 + low * low) + (1 + np.abs(low)) * shift)
         density = np.exp(-0.5 * low * low) / math.sqrt(2 * math.pi)
         # The tail form with a shifted base stays relative to μ where the plain form cancels.
         near = small & (low <= 0) & (low >= -1)
@@ -139,7 +139,7 @@ def _tail_form(
         difference[large] = mills[large] - _mills(start + mu[large])
     tail = density * difference
     loss = 24 * UNIT * density * mills
-    return np.where(low > 0, tail * (1 + slack) + loss, tail * (1 + slack + 32 * UNIT))
+    return np.where(low > 0, tail * (1 + slack) + loss, tail * (1 + slack))
 
 
 def _lower_tail(x: FloatArray) -> FloatArray:

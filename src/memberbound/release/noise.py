@@ -111,7 +111,9 @@ class GaussianNoise:
         """Return TV = erf(δ/√8) at Euclidean lengths δ·scale, rounded up; concave."""
         ratios = _over_scale(lengths, self.scale)
         with np.errstate(under="ignore"):
-            return np.minimum(special.erf(ratios / math.sqrt(8.0)) * (1 + 8 * UNIT), 1.0)
+            return np.asarray(
+                np.minimum(special.erf(ratios / math.sqrt(8.0)) * (1 + 8 * UNIT), 1.0)
+            )
 
     def describe(self) -> dict[str, object]:
         """Return the law and its scale."""
@@ -196,7 +198,7 @@ class NormExponentialNoise:
         ratios = _over_scale(lengths, self.scale)
         with np.errstate(under="ignore", over="ignore"):
             value = np.minimum(-np.expm1(-ratios / 2), ratios * self.slope_upper)
-        return np.minimum(value * (1 + 8 * UNIT), 1.0)
+        return np.asarray(np.minimum(value * (1 + 8 * UNIT), 1.0))
 
     def describe(self) -> dict[str, object]:
         """Return the law, the range of the σ_i, and the scale."""
