@@ -150,6 +150,8 @@ def test_the_bulk_and_the_tail():
             cases.append((mu, mu * (mu / 2 + place)))
         cases.append((mu, max(0.0, mu * (mu / 2 - rng.uniform(0, 1)))))
         cases.append((mu, max(0.0, mu * (mu / 2 - rng.uniform(1, mu + 1)))))
+        small = 10 ** rng.uniform(-3, -0.61)
+        cases.append((small, small * small / 2 * rng.random()))
     known = [(at, *bracket(gaussian_hockey_stick(*at))) for at in cases]
     assert low(stick, known) == []
 
@@ -162,3 +164,22 @@ def test_rates_in_both_tails():
     known = [(at, *bracket(gaussian_tpr(*at))) for at in cases]
     assert low(rate, known) == []
     assert gaussian_tpr_upper(0.0, np.array([-0.5, 1.5])).tolist() == [0.0, 1.0]
+
+
+def test_a_difference_of_mills_ratios_that_err_against_each_other(monkeypatch):
+    """Each is granted 12 units, which their difference feels several times."""
+    plain, signs = normal._mills, []
+
+    def off(x):  # the first is too small, the second too large
+        return plain(x) * (1 + signs.pop() * 9 * 2.0**-53)
+
+    rng = Random(25)
+    for _ in range(60):
+        mu = rng.uniform(0.25, 0.3)
+        at = mu, mu * (mu / 2 + rng.uniform(0.05, 1.5))
+        least = bracket(gaussian_hockey_stick(*at))[0]
+        monkeypatch.setattr(normal, "_mills", off)
+        signs[:] = [1, -1]
+        found = stick(*at)
+        monkeypatch.setattr(normal, "_mills", plain)
+        assert least <= F(found) <= least * (1 + TIGHT)

@@ -129,3 +129,9 @@ def test_the_least_whole_number_is_the_first_that_holds(below, step):
     assert least_whole(lambda n: n >= first, below=below, most=first) == first
     if step > 1:
         assert least_whole(lambda n: n >= first, below=below, most=first - 1) is None
+
+
+@pytest.mark.parametrize("start", [0.5, 2.0, 7.0])
+def test_the_least_scale_is_not_below_its_floor(start):
+    assert least_scale(lambda _: -1.0, start, floor=2.0) == 2.0
+    assert 3.0 <= least_scale(lambda x: 3.0 - x, start, floor=2.0) <= 3.0 * (1 + 1e-6)

@@ -150,8 +150,8 @@ def _lower_tail(x: FloatArray) -> FloatArray:
 def gaussian_tpr_upper(mu: float, fpr: FloatArray) -> FloatArray:
     """Return Φ(Φ⁻¹(α) + μ) from above.
 
-    Numerics: Φ⁻¹ is raised by 8 units in the last place before Φ is taken, and Φ by the rounding
-    of its argument times its steepness, at most |z| in relative terms.
+    Numerics: Φ is raised by its own rounding and by that of its argument, 8·(1 + |z|) units for
+    Φ⁻¹, times its steepness, at most 1 + |z + μ| in relative terms.
     Edge cases: α = 0 gives 0, α = 1 gives 1, μ = 0 gives α.
     """
     alpha = np.asarray(fpr, dtype=np.float64)
@@ -159,11 +159,11 @@ def gaussian_tpr_upper(mu: float, fpr: FloatArray) -> FloatArray:
         return np.clip(alpha, 0.0, 1.0)
     inner = np.clip(alpha, SMALLEST, 1.0 - UNIT)
     z = special.ndtri(inner)
-    z = z + 16 * UNIT * (1 + np.abs(z))
     shifted = np.minimum(z + mu, _TAIL_END)
     with np.errstate(under="ignore"):
         plain = np.where(shifted < 0, _lower_tail(np.minimum(shifted, 0.0)), special.ndtr(shifted))
-        relative = 16 * UNIT * (2 + np.abs(shifted) * (np.abs(shifted) + np.abs(z)))
+        sizes = 1 + np.abs(shifted) + np.abs(z)
+        relative = 16 * UNIT * (2 + (1 + np.abs(shifted)) * sizes)
         value = plain * (1 + relative) + 4 * SMALLEST
     value = np.where(alpha <= 0, 0.0, np.maximum(value, alpha))
     return np.clip(value, 0.0, 1.0)
