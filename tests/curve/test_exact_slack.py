@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from memberbound.curve.base import TradeoffCurve, posterior_upper
-from memberbound.curve.families import LaplaceCurve, SlackCurve
+from memberbound.curve.families import GaussianCurve, LaplaceCurve, SlackCurve
 from memberbound.dp.loss_lattice import ForwardProfile
 
 F = Fraction
@@ -71,6 +71,25 @@ def test_a_rate_grows_by_the_slack_before_and_after():
         fpr, asked = rng.choice([rng.random() / 2, 10 ** rng.uniform(-20, -1)]), []
         found = F(SlackCurve(Stated(0.0, rate, asked=asked), slack).tpr(fpr))
         for value, exact in ((F(asked[0]), F(fpr) + F(slack)), (found, F(rate) + F(slack))):
+            assert exact <= value <= exact * (1 + F(1, 2**51)) + F(1, 10**322)
+
+
+def test_shifts_and_slacks_of_a_group_add_up_from_above():
+    """k·μ, and s_k = f(s_(k-1) + s) + s, in rationals."""
+    rng = Random(9)
+    for _ in range(200):
+        mu, records = rng.uniform(0, 3), rng.randint(1, 30)
+        exact = records * F(mu)
+        assert exact <= F(GaussianCurve(mu).group(records).mu) <= exact * (1 + F(1, 10**14))
+    for slack, rate in numbers(9):
+        if not slack:
+            continue
+        asked = []
+        curve = SlackCurve(Stated(0.0, rate, asked=asked), slack)
+        # A curve that answers the same rate twice: what is asked, and what is added.
+        object.__setattr__(curve.base, "group", lambda _, base=curve.base: base)
+        found = F(curve.group(2).slack)
+        for value, exact in ((F(asked[0]), 2 * F(slack)), (found, F(rate) + F(slack))):
             assert exact <= value <= exact * (1 + F(1, 2**51)) + F(1, 10**322)
 
 

@@ -220,7 +220,7 @@ def test_the_slack_of_synthetic_tables_covers_every_draw(bounded, monkeypatch):
         return plain(values, scale, source)
 
     monkeypatch.setattr(budgets, "noisy_release", count)
-    monkeypatch.setattr(synthesizing, "_fidelity", lambda *_: None)
+    monkeypatch.setattr(synthesizing, "_fidelity", lambda *_: SimpleNamespace(shortcoming=None))
     age = np.arange(6000) * 7 % 73 + 18
     # Columns that decide each other are measured at the resolution of cells.
     people = pd.DataFrame({"age": age, "born": 2026 - age, "old": np.where(age > 60, "y", "n")})
@@ -268,7 +268,7 @@ def test_one_record_reaches_a_sum_of_a_sample_once():
 
 
 def test_synthetic_tables(paid, monkeypatch):
-    monkeypatch.setattr(synthesizing, "_fidelity", lambda *_: None)
+    monkeypatch.setattr(synthesizing, "_fidelity", lambda *_: SimpleNamespace(shortcoming=None))
     bounds = BOUNDS | {"note": ["red", "green", "blue"], "amount": [-100, 200]}
     synthesize(table(), target="ill", rows=50, bounds=bounds, eta=0.45, insecure_seed=7)
     columns = 3  # amount, weight and note
@@ -476,7 +476,7 @@ def test_counted_scores_move_by_two_cells_per_output(paid, outputs):
 
 def test_formats_of_numbers_move_by_two_counts(paid, monkeypatch):
     """A column with public bounds whose values are written in one of a few ways."""
-    monkeypatch.setattr(synthesizing, "_fidelity", lambda *_: None)
+    monkeypatch.setattr(synthesizing, "_fidelity", lambda *_: SimpleNamespace(shortcoming=None))
     synthesize(table()[["weight", "ill"]], rows=20, bounds=BOUNDS, eta=0.45, insecure_seed=7)
     assert_moves(paid, "how numbers are written", F(2))
 
@@ -487,22 +487,22 @@ def test_noise_of_a_network_is_the_reach_times_the_multiplier_from_above(monkeyp
     rng = np.random.default_rng(0)
     monkeypatch.setattr(networks_training, "_SINGLE", 0.0)
     monkeypatch.setattr(networks_training, "_UNDERFLOW", 0.0)
-    parameter, kept = torch.nn.Parameter(torch.zeros(1)), torch.ones(1, dtype=torch.bool)
+    kept = torch.ones(1, dtype=torch.bool)
     for slope, clip in zip((rng.normal(size=200) * 9).tolist(), rng.uniform(0.3, 1, 200).tolist(),
                            strict=True):  # fmt: skip
         # The length of one number is exact, so only the quotient and the product are rounded.
-        parameter.grad_sample = torch.full((1, 1), slope, dtype=torch.float32)
-        (added,) = networks_training.sum_clipped([parameter], kept, clip)
+        part = torch.full((1, 1), slope, dtype=torch.float32)
+        (added,) = networks_training.sum_clipped([part], kept, clip)
         assert abs(F(float(added))) <= F(clip)
 
 
 def test_lengths_of_gradients_in_single_precision_are_from_above():
     """Squares that are lost beside a large one would let a row add more than the clip."""
     torch = pytest.importorskip("torch")
-    parameter, kept = torch.nn.Parameter(torch.zeros(40)), torch.ones(1, dtype=torch.bool)
+    kept = torch.ones(1, dtype=torch.bool)
     rng = np.random.default_rng(0)
     for _ in range(100):
         rows = rng.normal(size=(1, 40)) * 5
-        parameter.grad_sample = torch.from_numpy(rows.astype(np.float32))
-        (added,) = networks_training.sum_clipped([parameter], kept, 0.9)
+        part = torch.from_numpy(rows.astype(np.float32))
+        (added,) = networks_training.sum_clipped([part], kept, 0.9)
         assert sum(F(v) ** 2 for v in added.tolist()) <= F(0.9) ** 2

@@ -312,9 +312,8 @@ def price_exponent(nu: float, lam: float) -> tuple[float, bool]:
 
 def posterior_upper(prior: float, ratio: float) -> float:
     """Return π/(π + (1-π)·out/in) from above, for a likelihood ratio out/in ≤ 1 off by one ulp."""
-    # Lowered for the smallest doubles; elsewhere the last step pays for every rounding.
-    miss = down((1 - prior) * ratio)
-    return min(1.0, up(prior / (prior + miss), 8))
+    # The last step pays for every rounding; among the smallest doubles the product is exact.
+    return min(1.0, up(prior / (prior + (1 - prior) * ratio), 8))
 
 
 def analytic_knots(reach: float) -> FloatArray:
