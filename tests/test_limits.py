@@ -22,8 +22,8 @@ from memberbound.declarations import read_verb
 from memberbound.errors import InputError
 from memberbound.faces.command_line import VERBS, verb_named
 from memberbound.limits import Check, Limit, Limited, Success, write_junit
-from memberbound.studies import Study
 from memberbound.testing import assert_private
+from memberbound.verbs.study import Study
 from report import sample as reports
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -42,7 +42,7 @@ from memberbound.report.charts import (
     sandwich_chart,
 )
 from memberbound.report.page import _headline
-from memberbound.studies.studying import Study
+from memberbound.verbs.study.studying import Study
 from report.sample import answer as answer_of
 from report.sample import sample, typed
 
@@ -381,7 +381,8 @@ ELSEWHERE = {
     "faces/web/processes.py": "seconds that a request or a job may take",
     "faces/web/jobs.py": "seconds that a job took",
     "report/printing.py": "seconds that a browser may take",
-    "studies/running.py": "seconds that a step took",
+    "verbs/study/running.py": "seconds that a step took",
+    "verbs/reproduce.py": "a number of a paper beside the measured one",
     "release/all_rows/cells.py": "a number of cells",
     "release/all_rows/number_laws.py": "a number of cells",
     "report/drawing.py": "pixels",

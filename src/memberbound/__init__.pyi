@@ -16,10 +16,6 @@ from memberbound.games import NeighbourGame as NeighbourGame
 from memberbound.games import SubsetGame as SubsetGame
 from memberbound.iid.profiles import CountProfile as CountProfile
 from memberbound.learners.torch_learner import TorchLearner as TorchLearner
-from memberbound.papers.reproduction import Reproduction as Reproduction
-from memberbound.papers.reproduction import reproduce as reproduce
-from memberbound.papers.results import Theorems as Theorems
-from memberbound.papers.results import theorems as theorems
 from memberbound.quantities import AuditBound as AuditBound
 from memberbound.quantities import Certificate as Certificate
 from memberbound.quantities import Estimate as Estimate
@@ -28,12 +24,6 @@ from memberbound.release.half.half_estimator import HalfPrivate as HalfPrivate
 from memberbound.release.ledger_file import Ledger as Ledger
 from memberbound.release.saving import load as load
 from memberbound.release.saving import save as save
-from memberbound.report.comparing import Comparison as Comparison
-from memberbound.report.comparing import compare as compare
-from memberbound.report.exporting import Export as Export
-from memberbound.report.exporting import export as export
-from memberbound.studies import Study as Study
-from memberbound.studies import study as study
 from memberbound.subset.exponential import ExponentialMechanism as ExponentialMechanism
 from memberbound.subset.finite import finite_bounds as finite_bounds
 from memberbound.subset.profile import NeighbourProfile as NeighbourProfile
@@ -53,8 +43,12 @@ from memberbound.verbs.bounds import BoundsTemplate as BoundsTemplate
 from memberbound.verbs.bounds import bounds as bounds
 from memberbound.verbs.certify import Certification as Certification
 from memberbound.verbs.certify import certify as certify
+from memberbound.verbs.compare import Comparison as Comparison
+from memberbound.verbs.compare import compare as compare
 from memberbound.verbs.explain import Explanation as Explanation
 from memberbound.verbs.explain import explain as explain
+from memberbound.verbs.export import Export as Export
+from memberbound.verbs.export import export as export
 from memberbound.verbs.harden import Hardening as Hardening
 from memberbound.verbs.harden import harden as harden
 from memberbound.verbs.ledger import LedgerState as LedgerState
@@ -72,9 +66,16 @@ from memberbound.verbs.protect_text import protect_text as protect_text
 from memberbound.verbs.protection import HalfProtection as HalfProtection
 from memberbound.verbs.protection import Protection as Protection
 from memberbound.verbs.protection import Summary as Summary
+from memberbound.verbs.reproduce import Reproduction as Reproduction
+from memberbound.verbs.reproduce import reproduce as reproduce
+from memberbound.verbs.serve import serve as serve
+from memberbound.verbs.study import Study as Study
+from memberbound.verbs.study import study as study
 from memberbound.verbs.summarize import summarize as summarize
 from memberbound.verbs.synthesize import Synthesis as Synthesis
 from memberbound.verbs.synthesize import synthesize as synthesize
+from memberbound.verbs.theorems import Theorems as Theorems
+from memberbound.verbs.theorems import theorems as theorems
 from memberbound.verbs.verify import Verification as Verification
 from memberbound.verbs.verify import verify as verify
 

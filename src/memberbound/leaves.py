@@ -20,6 +20,7 @@ LEAVES = {
     "evidence": "memberbound.report.evidence",
     "mlflow": "memberbound.report.mlflow_run",
     "papers": "memberbound.papers.results",
+    "reproduction": "memberbound.papers.reproduction",
     "web": "memberbound.faces.serving",
 }
 

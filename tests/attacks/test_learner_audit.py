@@ -33,8 +33,8 @@ from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.learners.examples import Examples
 from memberbound.numerics.means import mean_lower, mean_upper
-from memberbound.studies import steps
 from memberbound.verbs.audit_learner import audit_learner, audit_run
+from memberbound.verbs.study import steps
 from oracle.shadow_runs import halves, run_of, shifted_run
 
 LEAKY = 5

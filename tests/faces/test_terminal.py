@@ -20,7 +20,7 @@ from commands import command, python
 from memberbound.faces.command_line import VERBS, application, verb_named
 from memberbound.faces.terminal import kinds_in, wrap_text
 from memberbound.report.model import read
-from memberbound.studies import Study
+from memberbound.verbs.study import Study
 
 SAMPLE = Path(__file__).parents[1] / "report" / "sample.json"
 WIDTHS = (80, 120)

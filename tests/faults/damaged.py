@@ -382,7 +382,7 @@ def _recipe_of(path: Path) -> object:
 #: Kind of document → its reader.
 _READERS = {
     "bounds": "memberbound.release.all_rows.bounds:read_bounds",
-    "config": "memberbound.studies.question:read_configuration",
+    "config": "memberbound.verbs.study.question:read_configuration",
     "hierarchy": "memberbound.tables.coarsening:read_hierarchy",
     "history": "memberbound.dp:dp_sgd_from_history",
     "recipe": "faults.damaged:_recipe_of",

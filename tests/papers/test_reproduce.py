@@ -14,10 +14,8 @@ from memberbound import reproduce
 from memberbound.papers import subset_figures
 from memberbound.papers.reproduction import (
     Average,
-    Check,
     Experiment,
     Picture,
-    Reproduction,
     Sweep,
     below,
     experiments,
@@ -25,6 +23,7 @@ from memberbound.papers.reproduction import (
     near,
     trend,
 )
+from memberbound.verbs.reproduce import Check, Reproduction
 from tables.real_data import real_file
 
 COMMON = {"command", "version", "game", "protects", "theorems", "assumptions"}

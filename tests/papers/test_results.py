@@ -18,6 +18,7 @@ from typing import get_args
 import pytest
 
 from commands import command
+from memberbound import theorems
 from memberbound.answers import plain
 from memberbound.errors import InputError
 from memberbound.papers.reproduction import experiments
@@ -29,7 +30,6 @@ from memberbound.papers.results import (
     entries,
     errata,
     errata_by_kind,
-    theorems,
 )
 
 #: The modules that redo figures and tables.

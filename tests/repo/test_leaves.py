@@ -28,6 +28,9 @@ FILES = {
     "onnx": ("release/onnx_file.py",),
     "evidence": ("report/evidence.py",),
     "mlflow": ("report/mlflow_run.py",),
+    "reproduction": tuple(
+        f"papers/{name}" for name in ("reproduction.py", "iid_figures.py", "subset_figures.py")
+    ),
     "papers": ("papers",),
     "web": ("faces/web", "faces/serving.py"),
 }

@@ -20,8 +20,8 @@ from memberbound.report.evidence import (
     registry_entry,
     sacro_record,
 )
-from memberbound.report.exporting import export
 from memberbound.report.publication import About, Case
+from memberbound.verbs.export import export
 from report.sample import hostile, partial, regression, sample, typed
 
 ROOT = Path(__file__).parents[2]

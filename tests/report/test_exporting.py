@@ -27,12 +27,12 @@ from memberbound.games import ATTACKERS
 from memberbound.release.derivation import seal
 from memberbound.report import printing
 from memberbound.report.evidence import cyclonedx, model_card, registry_entry
-from memberbound.report.exporting import Export, export
 from memberbound.report.markdown import clean, escape
 from memberbound.report.mlflow_run import owner_entry, published_entry
 from memberbound.report.model import Report
 from memberbound.report.page import render
 from memberbound.report.publication import About, Promise, Publication, ReleasedFile
+from memberbound.verbs.export import Export, export
 from report.sample import hostile, partial, sample, typed
 
 SIDES = {"certified": "upper", "estimated": "estimate", "measured": "lower"}

@@ -3,7 +3,7 @@
 import pytest
 
 from memberbound.learners import holdout
-from memberbound.studies import running, steps
+from memberbound.verbs.study import running, steps
 
 
 @pytest.fixture(autouse=True, scope="module")

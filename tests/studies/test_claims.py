@@ -15,11 +15,11 @@ from memberbound.learners.examples import read_examples
 from memberbound.learners.holdout import HoldoutScore, Predictions, holdout_score
 from memberbound.learners.names import learner_from_name
 from memberbound.report.model import Question, Remedy, SandwichRow
-from memberbound.studies import running, steps
-from memberbound.studies.question import StudyData
-from memberbound.studies.steps import Finding, table_promise
-from memberbound.studies.studying import study
-from memberbound.studies.verdict import remedies, verdict
+from memberbound.verbs.study import running, steps
+from memberbound.verbs.study.question import StudyData
+from memberbound.verbs.study.steps import Finding, table_promise
+from memberbound.verbs.study.studying import study
+from memberbound.verbs.study.verdict import remedies, verdict
 
 
 def context_of(frame: pd.DataFrame, **options) -> steps.Context:

@@ -16,8 +16,8 @@ import memberbound
 from memberbound.errors import InputError
 from memberbound.report.model import checked
 from memberbound.report.page import render
-from memberbound.studies.question import StudyModel
-from memberbound.studies.studying import study
+from memberbound.verbs.study.question import StudyModel
+from memberbound.verbs.study.studying import study
 from report import sample as reports
 
 

@@ -13,7 +13,7 @@ from memberbound.attacks.shadows import train_shadows
 from memberbound.learners import refits
 from memberbound.learners.examples import Examples
 from memberbound.report.model import Question
-from memberbound.studies.question import StudyData
+from memberbound.verbs.study.question import StudyData
 
 
 def people(rows=400):

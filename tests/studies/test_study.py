@@ -18,17 +18,17 @@ from commands import command
 from memberbound.attacks import shadows
 from memberbound.curve.families import GaussianCurve
 from memberbound.errors import InputError
-from memberbound.report.exporting import EXPORT_FORMATS
 from memberbound.report.mlflow_run import published_entry
 from memberbound.report.model import Question, checked
 from memberbound.report.publication import Publication
-from memberbound.studies import running
-from memberbound.studies import steps as steps_module
-from memberbound.studies.question import StudyData, checked_question, read_configuration
-from memberbound.studies.studying import study
 from memberbound.tables import opening
 from memberbound.tables import table as tables
 from memberbound.tables.engine import Engine
+from memberbound.verbs.export import EXPORT_FORMATS
+from memberbound.verbs.study import running
+from memberbound.verbs.study import steps as steps_module
+from memberbound.verbs.study.question import StudyData, checked_question, read_configuration
+from memberbound.verbs.study.studying import study
 
 FEW = {"target": "y", "shadows": 12, "eta": 0.1, "workers": 1}
 BOUNDS = {"a": [-4, 4], "b": [-4, 4], "y": ["no", "yes"]}

@@ -13,9 +13,9 @@ from tests.oracle.files import in_sqlite
 
 from memberbound import certify, protect, summarize, synthesize
 from memberbound.report.model import Question
-from memberbound.studies.question import StudyData
 from memberbound.tables import columns
 from memberbound.tables.records import read_secret_columns
+from memberbound.verbs.study.question import StudyData
 
 #: Different texts: no two of them are one person.
 TEXTS = ["120000", "12e4", "1.2e5", "+120000", "120000.0", "120.000", "120,000", "0120000", "12E4"]

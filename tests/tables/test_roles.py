@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from memberbound.errors import InputError
 from memberbound.learners.examples import encode_rows, read_examples
 from memberbound.report.model import Question
-from memberbound.studies.question import StudyData
 from memberbound.tables import roles
 from memberbound.tables.columns import Values
 from memberbound.tables.opening import open_table
@@ -30,6 +29,7 @@ from memberbound.verbs.harden import harden
 from memberbound.verbs.plan import plan
 from memberbound.verbs.population import population
 from memberbound.verbs.protect_half import protect_half
+from memberbound.verbs.study.question import StudyData
 from tables.naive import SHARED
 
 

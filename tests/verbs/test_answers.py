@@ -30,7 +30,7 @@ from memberbound.answers import (
 from memberbound.games import ModelGame
 from memberbound.quantities import numbers_in
 from memberbound.report.model import read
-from memberbound.studies import Study
+from memberbound.verbs.study import Study
 
 REPORT = Path(__file__).parents[1] / "report" / "sample.json"
 

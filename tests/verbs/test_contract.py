@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+import memberbound
 from commands import command
+from memberbound.declarations import function_name
 from memberbound.faces.command_line import VERBS
 from verb_cases import CASES, write_files
 
@@ -46,6 +48,14 @@ def test_every_verb_has_a_case() -> None:
     # protect-text needs a language model: tests/verbs/test_protect_text.py.
     elsewhere = {"study", "reproduce", "serve", "protect-text"}
     assert set(VERBS) - set(CASES) == elsewhere
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_is_a_function_of_its_own_module(verb: str) -> None:
+    name = function_name(verb)
+    function = getattr(memberbound, name)
+    assert function.__name__ == name
+    assert f"{function.__module__}.".startswith(f"memberbound.verbs.{name}.")
 
 
 @pytest.mark.parametrize("verb", CASES)

@@ -4,6 +4,8 @@ import json
 import math
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -14,6 +16,8 @@ from memberbound.files import file_digest
 from memberbound.release.derivation import SEAL, json_digest, seal
 from memberbound.release.verification import check_certificate
 from oracle import releases
+from oracle.independent import FILE as VERIFIER
+from oracle.independent import verifier
 from oracle.mutated_certificates import mutated
 
 QUICK = [name for name in releases.NAMES if name != "network"]
@@ -309,3 +313,82 @@ def test_a_link_to_a_release_is_the_release(made, tmp_path):
     beside = f"{made['numbers']}.certificate.json"
     (tmp_path / "means.json.certificate.json").symlink_to(beside)
     assert verify(tmp_path / "means.json").holds
+
+
+# ── The independent verifier, which shares no code with this package ──────────────────────────────
+
+
+def confirms(file, certificate, folder, book=None):
+    """Tell whether the verifier of one file finds nothing wrong with a certificate."""
+    path = folder / "certificate.json"
+    path.write_text(json.dumps(certificate), encoding="utf-8")
+    return all(check.holds is not False for check in verifier.verify(file, path, book))
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_the_independent_verifier_confirms_genuine_releases_only(made, name, tmp_path):
+    file, certificate = made[name], certificate_of(made[name])
+    assert [check for check in verifier.verify(file, None) if not check.holds] == []
+    for what, other in mutated(certificate, 100, seed=7):
+        assert not confirms(file, other, tmp_path), (name, what)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", QUICK)
+def test_the_independent_verifier_rejects_ten_thousand_forged_certificates(made, name, tmp_path):
+    for what, other in mutated(certificate_of(made[name]), 10_000, seed=2):
+        assert not confirms(made[name], other, tmp_path), (name, what)
+
+
+@pytest.fixture(scope="module")
+def trained_network(tmp_path_factory):
+    pytest.importorskip("opacus")
+    return releases.make("network", tmp_path_factory.mktemp("network"))
+
+
+def test_the_independent_verifier_compares_networks_with_an_attack(trained_network):
+    checks = {check.name: check.holds for check in verifier.verify(trained_network, None)}
+    assert [name for name, holds in checks.items() if holds is None] == ["bounds", "groups"]
+    assert all(holds is not False for holds in checks.values())
+
+
+@pytest.mark.long
+def test_the_independent_verifier_rejects_forged_networks(trained_network, tmp_path):
+    certificate = certificate_of(trained_network)
+    forged = mutated(certificate, 200, seed=3)
+    kept = [what for what, other in forged if confirms(trained_network, other, tmp_path)]
+    # Only a bound between what the attack reaches and what was printed.
+    assert len(kept) <= 10
+    assert all(what.startswith(("curve/", "groups/")) for what in kept), kept
+
+
+@pytest.mark.parametrize("forge", [removed, moved, shrunk, raised, cut, renamed])
+def test_the_independent_verifier_reads_the_chain(entered, tmp_path, forge):
+    book, files = entered
+    certificate = certificate_of(files[1])
+    assert confirms(files[1], certificate, tmp_path, book)
+    content = json.loads(book.read_text(encoding="utf-8"))
+    forge(content)
+    other = tmp_path / "ledger.json"
+    for text in (content, sealed(content)) if forge not in (cut, renamed) else (content,):
+        other.write_text(json.dumps(text))
+        assert not confirms(files[1], certificate, tmp_path, other)
+
+
+def test_the_independent_verifier_runs_alone(made, tmp_path):
+    """A clean Python without site packages; bad files end with 2 and one sentence."""
+    alone = shutil.copy(VERIFIER, tmp_path / "verify.py")
+    for arguments, code in (
+        ([made["model"]], 0),
+        ([made["model"], "--certificate", f"{made['numbers']}.certificate.json"], 3),
+        ([tmp_path / "none.json"], 2),
+        ([made["model"], "--certificate", made["table"]], 2),
+    ):
+        ended = subprocess.run(
+            [sys.executable, "-I", "-S", str(alone), *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == code, ended.stderr
+        assert len(ended.stderr.strip().splitlines()) == (code == 2)

@@ -34,7 +34,6 @@ from memberbound.errors import InputError, MemberboundError, finite_number
 from memberbound.faces.endings import INTERRUPTED, StoppedError, handle_sigterm, print_ending
 from memberbound.faces.terminal import preview_lines, print_text
 from memberbound.files import check_output, remove_leftovers
-from memberbound.leaves import load_leaf
 from memberbound.limits import Limit, Limited, write_junit
 
 #: Heading of the help page → its verbs, each with the first sentence of its docstring.
@@ -113,8 +112,6 @@ def verb_named(name: str) -> Verb:
     """Return the declaration of a verb."""
     import memberbound
 
-    if name == "serve":
-        return read_verb(load_leaf("web").serve)
     return read_verb(getattr(memberbound, function_name(name)))
 
 
@@ -375,7 +372,7 @@ class _Command:
 
     def leave_to_configuration(self, typed: Keywords, values: Keywords) -> None:
         """Drop a default if the configuration file sets a value."""
-        from memberbound.studies.question import read_configuration
+        from memberbound.verbs.study.question import read_configuration
 
         configuration = read_configuration(typed["config"])
         for parameter in self.parameters:

@@ -1,4 +1,4 @@
-"""The verb ``serve``: run the web calculator and clean up after it."""
+"""The web server: where it listens, whom it answers, and how it ends."""
 
 from __future__ import annotations
 
@@ -10,73 +10,14 @@ import sys
 import threading
 import webbrowser
 from dataclasses import dataclass
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from memberbound.declarations import Option, Several
 from memberbound.errors import InputError, positive, whole_number
 
 if TYPE_CHECKING:
     from memberbound.faces.web.access import Policy
     from memberbound.faces.web.limits import Limits
-
-Gib = Annotated[float, Option("number", metavar="GIB")]
-
-
-def serve(
-    *,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    token: str | None = None,
-    allow_host: Several = (),
-    open_browser: Annotated[bool, Option("switch", flag="--open")] = True,
-    max_upload: Gib = 2.0,
-    job_memory: Gib = 4.0,
-    job_minutes: float = 60.0,
-    jobs: int = 2,
-) -> None:
-    """Open the web calculator: the same answers, with sliders and file upload.
-
-    Nothing leaves this machine.
-
-    Args:
-        host: address to listen on; any but this machine's own needs a token.
-        port: port to listen on; 0 chooses a free one.
-        token: secret that every request must carry, at least 16 characters (default: the
-            environment variable MEMBERBOUND_TOKEN).
-        allow_host: another name under which the server may be reached; may be repeated.
-        open_browser: open the page in a browser.
-        max_upload: largest upload, in GiB, packed and unpacked.
-        job_memory: most memory for one job, in GiB.
-        job_minutes: longest running time of one job, in minutes.
-        jobs: how many jobs run at the same time.
-
-    Command line:
-        memberbound serve
-        memberbound serve --port 8000 --no-open
-        memberbound serve --host 0.0.0.0 --token "$(openssl rand -hex 16)"
-    """
-    missing = [name for name in ("fastapi", "uvicorn") if find_spec(name) is None]
-    if missing:
-        raise InputError(
-            f"serve needs {' and '.join(missing)}: install the extra web, "
-            "pip install 'memberbound[web]'."
-        )
-    from memberbound.faces.web.limits import GIB, Limits
-
-    limits = Limits(
-        upload_bytes=int(positive("max_upload", max_upload) * GIB),
-        job_memory_bytes=int(positive("job_memory", job_memory) * GIB),
-        job_seconds=60 * positive("job_minutes", job_minutes),
-        running=whole_number("jobs", jobs),
-    )
-    # Remove it from the environment, which child processes inherit.
-    inherited = os.environ.pop("MEMBERBOUND_TOKEN", None)
-    secret = token or inherited
-    where = Listening(host, int(port), secret, tuple(allow_host))
-    listen(where, limits, open_browser=open_browser and has_display())
-
 
 #: A shorter token could be guessed remotely.
 _SHORTEST_TOKEN = 16
@@ -145,6 +86,20 @@ class Listening:
         name = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host
         name = f"[{name}]" if ":" in name else name
         return f"http://{name}:{port}/" + (f"?token={quote(self.token)}" if self.token else "")
+
+
+def limits_from_options(
+    max_upload: float, job_memory: float, job_minutes: float, jobs: int
+) -> Limits:
+    """Return the limits of a server from the options of ``serve``: sizes in GiB, minutes, jobs."""
+    from memberbound.faces.web.limits import GIB, Limits
+
+    return Limits(
+        upload_bytes=int(positive("max_upload", max_upload) * GIB),
+        job_memory_bytes=int(positive("job_memory", job_memory) * GIB),
+        job_seconds=60 * positive("job_minutes", job_minutes),
+        running=whole_number("jobs", jobs),
+    )
 
 
 def listen(where: Listening, limits: Limits, *, open_browser: bool) -> None:

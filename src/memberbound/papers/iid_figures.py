@@ -34,7 +34,6 @@ from memberbound.papers.overfitting import overfitting_ceiling, stopping_loss
 from memberbound.papers.reproduction import (
     DATA_VARIABLE,
     Average,
-    Check,
     Findings,
     Measured,
     MissingDataError,
@@ -49,6 +48,7 @@ from memberbound.papers.reproduction import (
 )
 from memberbound.report.drawing import BLUE, GREY, ORANGE
 from memberbound.threads import one_thread
+from memberbound.verbs.reproduce import Check
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -18,21 +18,16 @@ from dataclasses import fields as dataclass_fields
 from fractions import Fraction
 from functools import cache
 from importlib import import_module, resources
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import Literal, get_args
 
 from memberbound.answers import plain
-from memberbound.declarations import Option
 from memberbound.errors import InputError
-from memberbound.games import NeighbourGame
 from memberbound.papers.calls import Call
-from memberbound.quantities import common_fields
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 Status = Literal[
     "implemented", "erratum", "definition", "reproduced", "reproduced in part", "not computable"
 ]
+STATUSES: tuple[str, ...] = get_args(Status)
 #: The weight of an erratum.
 Kind = Literal["false as stated", "false under one reading", "misprint"]
 
@@ -181,7 +176,7 @@ def _entry(row: dict[str, object], rows: dict[object, dict[str, object]]) -> Ent
     fields: dict[str, object] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
     }
-    if fields["status"] not in get_args(Status):
+    if fields["status"] not in STATUSES:
         raise InputError(f"status of {row['id']} must be known, got {row['status']!r}.")
     # A restatement under another number has the erratum of its source.
     own = {part.name: fields.pop(part.name, None) for part in dataclass_fields(Erratum)}
@@ -204,101 +199,16 @@ def errata_by_kind(listed: Iterable[Entry]) -> dict[str, int]:
     return {kind: counts[kind] for kind in get_args(Kind) if counts[kind]}
 
 
-@dataclass(frozen=True, repr=False)
-class Theorems:
-    """The results asked for; ``demonstrate`` computes the counterexamples of errata.
-
-    Examples:
-        >>> theorems("X2")
-        <Theorems: X2 differential privacy at any γ>
-        >>> theorems("L24").to_frame().columns.tolist()
-        ['id', 'title', 'status', 'kind', 'call', 'statement']
-    """
-
-    results: tuple[Entry, ...]
-    demonstrate: bool = False
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the dictionary of the contract."""
-        ids = tuple(entry.id for entry in self.results)
-        fields = common_fields(
-            "theorems",
-            NeighbourGame(),
-            ids,
-            ("These are statements; each names the game and the records it protects itself.",),
-        )
-        rows = [entry.to_dict(demonstrate=self.demonstrate) for entry in self.results]
-        return fields | {"results": rows}
-
-    def to_frame(self) -> DataFrame:
-        """Return a data frame with a row per result."""
-        import pandas as pd
-
-        names = ("id", "title", "status", "kind", "call", "statement")
-        rows = [
-            vars(entry) | {"kind": entry.erratum.kind if entry.erratum else None}
-            for entry in self.results
-        ]
-        return pd.DataFrame([[row[name] for name in names] for row in rows], columns=names)
-
-    def __repr__(self) -> str:
-        first = self.results[0]
-        alone = len(self.results) == 1
-        told = f"{first.id} {first.title}" if alone else f"{len(self.results)} results"
-        return f"<Theorems: {told}>"
-
-    def summary(self) -> str:
-        """Return a readable list, or everything about a single result."""
-        if len(self.results) == 1:
-            return self.results[0].summary(demonstrate=self.demonstrate)
-        width = max(len(e.id) for e in self.results)
-        wide = max(map(len, get_args(Status)))
-        lines = [f"{e.id:<{width}}  {e.status:<{wide}}  {e.title}" for e in self.results]
-        counts = Counter(e.status for e in self.results)
-        listed = ", ".join(f"{counts[s]} {s}" for s in get_args(Status) if counts[s])
-        told = [f"{len(lines)} results: {listed}"]
-        kinds = errata_by_kind(self.results)
-        if kinds:
-            wrong = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-            told.append(f"{sum(kinds.values())} different errata: {wrong}")
-        return "\n".join([*lines, "", *told])
-
-
-def theorems(id: Annotated[str, Option("text", metavar="ID")] | None = None) -> Theorems:
-    """List the papers' results with status, errata, and the function to call.
-
-    Asking for a single result shows the call with an example; of an erratum the counterexample is
-    computed.
-
-    Args:
-        id: a result (A25-T14), a numbered equation (A25-eq17) or a paper (L24), in upper or lower
-            case (default: all).
-
-    Command line:
-        memberbound theorems
-        memberbound theorems L24
-        memberbound theorems A25-T14
-        memberbound theorems I24-T8
-
-    Examples:
-        >>> theorems("x2").results[0].status
-        'implemented'
-        >>> theorems("A25-eq17").results[0].id
-        'A25-T14'
-    """
-    everything = entries()
-    if id is None:
-        return Theorems(everything)
+def find_results(id: str) -> tuple[Entry, ...]:
+    """Return the result, or the results of the paper, with this id; upper or lower case."""
     wanted = id.strip().upper()
-    single = [e for e in everything if wanted in map(str.upper, (e.id, *e.also))]
-    if single:
-        return Theorems(tuple(single), demonstrate=True)
-    paper = [e for e in everything if _paper_of(e.id) == wanted]
-    if paper:
-        return Theorems(tuple(paper))
-    raise InputError(
-        f"id must be a result such as 'A25-T14' or a paper ({', '.join(PAPERS)}), got {id!r}."
-    )
+    single = [e for e in entries() if wanted in map(str.upper, (e.id, *e.also))]
+    found = single or [e for e in entries() if _paper_of(e.id) == wanted]
+    if not found:
+        raise InputError(
+            f"id must be a result such as 'A25-T14' or a paper ({', '.join(PAPERS)}), got {id!r}."
+        )
+    return tuple(found)
 
 
 def _paper_of(id: str) -> str:

@@ -37,7 +37,6 @@ from memberbound.papers.izzo2024 import (
 from memberbound.papers.lowy2024 import exponential_pmp
 from memberbound.papers.reproduction import (
     Average,
-    Check,
     Curve,
     Findings,
     Measured,
@@ -64,6 +63,7 @@ from memberbound.subset.profile import (
     NeighbourProfile,
     clipped,
 )
+from memberbound.verbs.reproduce import Check
 
 # ── L24: common to all figures ──────────────────────────────────────────────────────────────────
 

@@ -20,6 +20,7 @@ from memberbound.tables.columns import Values
 from memberbound.tables.persons import Persons
 from memberbound.tables.records import Records
 from memberbound.tables.roles import says_identifier
+from memberbound.tables.spelling import number_label
 
 # ── Cells: the same for every table ───────────────────────────────────────────────────────────────
 
@@ -60,7 +61,7 @@ class FixedCells:
         if cell == MISSING:
             return "(missing)"
         low, high = octave_ends(cell)
-        return f"{low:g} to {high:g}" if low < high else "0"
+        return f"{number_label(low)} to {number_label(high)}" if low < high else "0"
 
 
 FIXED_CELLS = FixedCells()

@@ -195,7 +195,7 @@ class StudyData:
         """Read the table; ``None`` is the embedded one, which has public bounds of its own."""
         embedded = source is None
         if embedded and bounds is None:
-            with as_file(files("memberbound.studies") / "embedded-bounds.yaml") as path:
+            with as_file(files("memberbound.verbs.study") / "embedded-bounds.yaml") as path:
                 stated = read_statements(path)
         else:
             stated = read_statements(Path(bounds) if isinstance(bounds, os.PathLike) else bounds)

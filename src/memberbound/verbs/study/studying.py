@@ -35,19 +35,19 @@ from memberbound.report.model import (
     Report,
     SandwichRow,
 )
-from memberbound.studies.question import (
+from memberbound.tables.source import check_file
+from memberbound.verbs.audit_answer import NOT_COMPARABLE
+from memberbound.verbs.study.question import (
     EMBEDDED_TARGET,
     StudyData,
     StudyModel,
     checked_question,
     read_configuration,
 )
-from memberbound.studies.running import REPORT_FILES, StudyProgress, StudyRun, steps_folder
-from memberbound.studies.steps import (
+from memberbound.verbs.study.running import REPORT_FILES, StudyProgress, StudyRun, steps_folder
+from memberbound.verbs.study.steps import (
     Context,
 )
-from memberbound.tables.source import check_file
-from memberbound.verbs.audit_answer import NOT_COMPARABLE
 
 # ── The answer of ``study``: the report, and where it was written ─────────────────────────────────
 

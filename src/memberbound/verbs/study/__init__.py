@@ -4,6 +4,6 @@
 runs and keeps the steps, ``verdict`` recommends a remedy, and ``studying`` is the verb.
 """
 
-from memberbound.studies.studying import Study, study
+from memberbound.verbs.study.studying import Study, study
 
 __all__ = ["Study", "study"]

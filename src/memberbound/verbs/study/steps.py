@@ -57,7 +57,6 @@ from memberbound.report.model import (
     StepId,
     Subject,
 )
-from memberbound.studies.question import StudyData, StudyModel
 from memberbound.tables.columns import Values, label_of
 from memberbound.tables.recipe import Keep
 from memberbound.tables.records import read_records
@@ -71,6 +70,7 @@ from memberbound.verbs.plan import plan
 from memberbound.verbs.population import population
 from memberbound.verbs.protect import protect
 from memberbound.verbs.protection import Protection
+from memberbound.verbs.study.question import StudyData, StudyModel
 from memberbound.verbs.synthesize import Synthesis, synthesize
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from memberbound.report.model import (
     StepRecord,
     typed_as,
 )
-from memberbound.studies.steps import GIVEN, STEPS, Context, Finding, Step
-from memberbound.studies.verdict import remedies, verdict
+from memberbound.verbs.study.steps import GIVEN, STEPS, Context, Finding, Step
+from memberbound.verbs.study.verdict import remedies, verdict
 
 REPORT_FILES = ("report.html", "report.json")
 #: Called with (current step, work done, total work).
@@ -51,10 +51,10 @@ def steps_folder(out: Path) -> Path:
 def _ledger(used: Sequence[str]) -> tuple[LedgerEntry, ...]:
     """Return the statements of theorems; none without the leaf that lists them."""
     try:
-        listed = load_leaf("papers").theorems
+        listed = load_leaf("papers").find_results
     except InputError:
         return ()
-    entries = (entry for name in used for entry in listed(name).results)
+    entries = (entry for name in used for entry in listed(name))
     return tuple(LedgerEntry(e.id, e.title, e.statement, e.status) for e in entries)
 
 
