@@ -59,10 +59,10 @@ def llama(**more):
 
 
 def adapted_model(make=gpt2, rank=2, seed=0):
-    """A tiny model whose adapters are not zero any more."""
+    """A tiny model whose adapters are not zero any more, and not small."""
     torch.manual_seed(seed)
     adapted = AdaptedModel(make(), rank, language_losses)
-    adapted.weights = np.random.default_rng(seed).normal(size=adapted.size)
+    adapted.weights = adapted.spread_weights(np.random.default_rng(seed))
     return adapted
 
 
@@ -77,17 +77,17 @@ def brute_force(adapted, ids):
     """The gradient of one document's mean loss with respect to every B, one document at a time."""
     if len(ids[:LENGTH]) < 2:
         return np.zeros(adapted.size)
-    before = [adapter.up for adapter in adapted.adapters]
-    ups = [up.clone().requires_grad_(True) for up in before]
-    for adapter, up in zip(adapted.adapters, ups, strict=True):
-        adapter.up = up
+    before = [adapter.middle for adapter in adapted.adapters]
+    leaves = [middle.clone().requires_grad_(True) for middle in before]
+    for adapter, leaf in zip(adapted.adapters, leaves, strict=True):
+        adapter.middle = leaf
     tokens = torch.from_numpy(np.array(ids[:LENGTH]))[None]
     logits = adapted.model(input_ids=tokens).logits[0, :-1]
     chosen = torch.log_softmax(logits, -1)[torch.arange(len(logits)), tokens[0, 1:]]
     (-chosen.mean()).backward()
-    for adapter, up in zip(adapted.adapters, before, strict=True):
-        adapter.up = up
-    return np.concatenate([up.grad.double().numpy().ravel() for up in ups])
+    for adapter, middle in zip(adapted.adapters, before, strict=True):
+        adapter.middle = middle
+    return np.concatenate([leaf.grad.double().numpy().ravel() for leaf in leaves])
 
 
 @pytest.mark.parametrize("make", [gpt2, llama])
@@ -290,6 +290,21 @@ def test_noise_is_on_the_grid_with_the_scale_of_the_budget(monkeypatch):
     assert all(np.array_equal(np.rint(out / step) * step, out) for _, _, out in met)
     assert abs(noise.std() / 0.3 - 1) < 0.05
     assert len(met) == 6
+
+
+def test_projections_are_functions_of_the_base_model_alone():
+    """Trained weights and documents change neither; both have directions of unit size, scaled."""
+    one, other = adapted_model(seed=3), adapted_model(seed=3)
+    with one.attached():
+        sampled_sum(one, TextRecords(some_documents(9), LENGTH), np.arange(9), 1.0)
+    again = AdaptedModel(one.model, 2, language_losses)
+    for first, second, third in zip(one.adapters, other.adapters, again.adapters, strict=True):
+        assert torch.equal(first.down, second.down)
+        assert torch.equal(first.down, third.down)
+        assert torch.equal(first.left, third.left)
+        assert torch.allclose(first.down @ first.down.T, torch.eye(2), atol=1e-5)
+        gram = first.left.T @ first.left
+        assert torch.allclose(gram / gram[0, 0], torch.eye(2), atol=1e-5)
 
 
 def test_the_first_state_is_the_base_model():

@@ -1,8 +1,9 @@
 """Low-rank adapters on a frozen language model, and gradients of single documents (X31).
 
-An adapter adds ``scale·B·A·x`` to the output of a linear layer.  The down-projection A is public
-(a seeded draw) and stays fixed; B starts at zero and is trained.  Every document of a batch gets a
-copy of B of its own, so that one backward pass returns the gradient of every document.
+An adapter adds ``P·M·A·x`` to the output of a linear layer, of which A and P are public and fixed;
+the small M starts at zero and is trained, so that noise is added to few numbers.  Every document of
+a batch gets a copy of M of its own, so that one backward pass returns the gradient of every
+document.
 """
 
 from __future__ import annotations
@@ -26,32 +27,40 @@ if TYPE_CHECKING:
 
 #: Relative difference allowed between two computations of one gradient (single precision).
 _TOLERANCE = 1e-3
-#: Seed of the public down-projections.
-_SEED = 31
+#: Seed of the public texts, their number and their length.
+_SEED, _PUBLIC_TEXTS, _PUBLIC_LENGTH = 31, 64, 48
 
 
 @dataclass(eq=False)
 class Adapter:
-    """An adapter of one linear layer: A is (rank, inputs), B is (outputs, rank)."""
+    """An adapter of one linear layer: its output grows by ``left·middle·down·x``.
+
+    ``down`` is (rank, inputs), ``left`` (outputs, rank), both public; ``middle`` is trained.
+    """
 
     name: str
     layer: Module
     down: Tensor
-    up: Tensor
-    scale: float
-    #: Copies of B, one for every document of a batch, while gradients are computed.
+    left: Tensor
+    middle: Tensor
+    #: Copies of the middle, one for every document of a batch, while gradients are computed.
     copies: Tensor | None = None
 
     def add(self, _layer: Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
         """Return the output of the layer with that of the adapter (a forward hook)."""
         inner = inputs[0] @ self.down.T
         if self.copies is None:
-            added = inner @ self.up.T
+            inner = inner @ self.middle.T
         elif inner.dim() == 2:  # one vector per document, as in a head of classes
-            added = (inner[:, None, :] @ self.copies.transpose(1, 2))[:, 0, :]
+            inner = (inner[:, None, :] @ self.copies.transpose(1, 2))[:, 0, :]
         else:
-            added = inner @ self.copies.transpose(1, 2)
-        return output + self.scale * added
+            inner = inner @ self.copies.transpose(1, 2)
+        return output + inner @ self.left.T
+
+    @property
+    def up(self) -> Tensor:
+        """The up-projection B of peft's format, with the middle in it."""
+        return self.left @ self.middle
 
 
 @dataclass(frozen=True)
@@ -72,24 +81,18 @@ class AdaptedModel:
     """A frozen model with adapters on its linear layers; ``weights`` is one vector of all B."""
 
     def __init__(self, model: Module, rank: int, losses: Losses) -> None:
-        torch = torch_module()
         self.model = model.requires_grad_(False).eval()
         self.rank = rank
         self._losses = losses
-        generator = torch.Generator().manual_seed(_SEED)
-        self.adapters = []
-        for name, layer in _linear_layers(self.model):
-            outputs, inputs = _sizes(layer)
-            down = torch.randn(rank, inputs, generator=generator) / math.sqrt(inputs)
-            up = torch.zeros(outputs, rank)
-            self.adapters.append(Adapter(name, layer, down, up, 1.0))
+        layers = _linear_layers(self.model)
+        self.adapters = [] if not layers else public_adapters(self.model, layers, rank, losses)
         if not self.adapters:
             raise InputError("lm must be a model with linear layers in blocks, got one without.")
 
     @property
     def size(self) -> int:
         """The number of trained weights."""
-        return sum(adapter.up.numel() for adapter in self.adapters)
+        return sum(adapter.middle.numel() for adapter in self.adapters)
 
     @property
     def vocabulary(self) -> int:
@@ -99,17 +102,23 @@ class AdaptedModel:
     @property
     def weights(self) -> FloatArray:
         """The trained weights as one vector."""
-        parts = [adapter.up.double().numpy().ravel() for adapter in self.adapters]
+        parts = [adapter.middle.double().numpy().ravel() for adapter in self.adapters]
         return np.concatenate(parts)
 
     @weights.setter
     def weights(self, vector: FloatArray) -> None:
         torch, start = torch_module(), 0
         for adapter in self.adapters:
-            end = start + adapter.up.numel()
+            end = start + adapter.middle.numel()
             part = torch.from_numpy(np.ascontiguousarray(vector[start:end]))
-            adapter.up = part.view_as(adapter.up).to(adapter.up.dtype)
+            adapter.middle = part.view_as(adapter.middle).to(adapter.middle.dtype)
             start = end
+
+    def spread_weights(self, rng: np.random.Generator) -> FloatArray:
+        """Return weights with which every adapter adds a fifth of what its input has, or about."""
+        sizes = [float(adapter.left.norm()) / math.sqrt(self.rank) for adapter in self.adapters]
+        scales = [0.2 / size if size > 0 else 0.2 for size in sizes]
+        return rng.normal(size=self.size) * np.repeat(scales, self.rank**2) / math.sqrt(self.rank)
 
     @contextmanager
     def attached(self) -> Iterator[Module]:
@@ -132,7 +141,7 @@ class AdaptedModel:
         torch, rows = torch_module(), len(batch.ids)
         copies = []
         for adapter in self.adapters:
-            copy = adapter.up.expand(rows, *adapter.up.shape).clone().requires_grad_(True)
+            copy = adapter.middle.expand(rows, *adapter.middle.shape).clone().requires_grad_(True)
             adapter.copies = copy
             copies.append(copy)
         try:
@@ -167,6 +176,85 @@ def _sizes(layer: Module) -> tuple[int, int]:
     else:
         outputs, inputs = layer.weight.shape
     return int(outputs), int(inputs)
+
+
+# ── Public directions: what the base model says about its own texts ───────────────────────────────
+
+
+def public_adapters(
+    model: Module, layers: list[tuple[str, Module]], rank: int, losses: Losses
+) -> list[Adapter]:
+    """Return adapters whose two projections come from the base model alone.
+
+    The model writes texts, seeded.  On them, A holds the directions in which the inputs of a layer
+    vary most and the left factor those of the gradients of its outputs: a gradient of few numbers
+    keeps most of its length, and noise is added to few numbers.  Layers are scaled to gradients of
+    equal size.
+
+    Guarantee: a function of the model and of public settings.
+    """
+    torch = torch_module()
+    batch = sample_texts(model)
+    inputs: dict[str, Tensor] = {}
+    offsets: dict[str, Tensor] = {}
+
+    def watch(name: str) -> Any:
+        def hook(_layer: Module, given: tuple[Tensor, ...], output: Tensor) -> Tensor:
+            inputs[name] = given[0].detach().reshape(-1, given[0].shape[-1]).double()
+            offsets[name] = torch.zeros_like(output, requires_grad=True)
+            return output + offsets[name]
+
+        return hook
+
+    hooks = [layer.register_forward_hook(watch(name)) for name, layer in layers]
+    try:
+        total = losses(model, batch).sum()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    used = [(name, layer) for name, layer in layers if name in offsets]
+    found = torch.autograd.grad(total, [offsets[name] for name, _ in used], allow_unused=True)
+    adapters = []
+    for (name, layer), slope in zip(used, found, strict=True):
+        if slope is None:
+            continue
+        gradient = slope.double()
+        flat = gradient.reshape(-1, gradient.shape[-1])
+        down, left = _main_directions(inputs[name], rank).T, _main_directions(flat, rank)
+        inner = (inputs[name] @ down.T).reshape(len(batch.ids), -1, rank)
+        outer = (flat @ left).reshape(len(batch.ids), -1, rank)
+        each = outer.transpose(1, 2) @ inner
+        size = float(each.square().sum((1, 2)).mean().sqrt())
+        left = left / size if size > 0 else left
+        middle = torch.zeros(rank, rank)
+        adapters.append(Adapter(name, layer, down.float(), left.float(), middle))
+    return adapters
+
+
+def _main_directions(rows: Tensor, count: int) -> Tensor:
+    """Return directions in which rows vary most, as orthonormal columns, filled up with zeros."""
+    torch = torch_module()
+    _, vectors = torch.linalg.eigh(rows.T @ rows)
+    taken = vectors.flip(1)[:, :count]
+    return torch.nn.functional.pad(taken, (0, count - taken.shape[1]))
+
+
+def sample_texts(model: Module) -> Batch:
+    """Return texts that the model writes, from a seed."""
+    torch = torch_module()
+    limit = getattr(model.config, "max_position_embeddings", None)
+    width = min(_PUBLIC_LENGTH, int(limit or _PUBLIC_LENGTH))
+    generator = torch.Generator().manual_seed(_SEED)
+    vocabulary = int(model.config.vocab_size)
+    ids = torch.randint(vocabulary, (_PUBLIC_TEXTS, 1), generator=generator)
+    start = model.config.bos_token_id
+    if start is not None:
+        ids = torch.full_like(ids, int(start))
+    with torch.no_grad():
+        for _ in range(width - 1):
+            chances = torch.softmax(model(input_ids=ids).logits[:, -1].double(), -1)
+            ids = torch.cat([ids, torch.multinomial(chances, 1, generator=generator)], 1)
+    return Batch(ids.numpy(), np.ones(ids.shape, np.bool_))
 
 
 def language_losses(model: Module, batch: Batch) -> Tensor:
@@ -207,7 +295,7 @@ def check_model(adapted: AdaptedModel, length: int) -> None:
     before = {name: t.clone() for name, t in adapted.model.state_dict().items()}
     old = adapted.weights
     try:
-        adapted.weights = rng.normal(size=adapted.size) / math.sqrt(adapted.rank)
+        adapted.weights = adapted.spread_weights(rng)
         with adapted.attached():
             alone = _probe(adapted, tokens[:1], full[:1], 0)
             beside = [
