@@ -1,7 +1,7 @@
 """Texts for the benchmark of ``protect-text``: what installed packages say; imported, not run.
 
-The base model learns from paragraphs of docstrings.  It is fine-tuned on another domain: blocks of
-comments in the code.  A document is a paragraph or a block; repeated ones are left out.
+The base model learns from paragraphs of docstrings.  It is fine-tuned on another domain: the bodies
+of functions.  A document is a paragraph or the beginning of a body; repeated ones are left out.
 """
 
 from __future__ import annotations
@@ -9,31 +9,25 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
-import tokenize
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-#: Packages that are read, where they are installed.
-PACKAGES = (
-    "numpy",
-    "scipy",
-    "pandas",
-    "sklearn",
-    "torch",
-    "transformers",
-    "sympy",
-    "networkx",
-    "matplotlib",
-    "joblib",
-    "pyarrow",
-)
+import numpy as np
+
+#: Packages that are read for each domain.
+PACKAGES = {
+    "docstrings": ("numpy", "scipy", "pandas", "sklearn", "torch", "transformers"),
+    "code": ("sklearn", "scipy"),
+}
+#: Shortest document of code and longest, in characters.
+_SHORT, _CHARACTERS = 60, 300
 #: Shortest document, in words.
 _WORDS = 8
 
 
-def _files() -> Iterator[Path]:
-    for name in PACKAGES:
+def _files(names: tuple[str, ...]) -> Iterator[Path]:
+    for name in names:
         found = importlib.util.find_spec(name)
         if found is not None and found.submodule_search_locations:
             yield from sorted(Path(found.submodule_search_locations[0]).rglob("*.py"))
@@ -48,18 +42,15 @@ def _paragraphs(path: Path) -> Iterator[str]:
             yield from re.split(r"\n\s*\n", ast.get_docstring(node) or "")
 
 
-def _comments(path: Path) -> Iterator[str]:
-    block: list[str] = []
-    last = -1
-    with path.open("rb") as file:
-        for token in tokenize.tokenize(file.readline):
-            if token.type == tokenize.COMMENT:
-                if token.start[0] != last + 1:
-                    yield " ".join(block)
-                    block = []
-                block.append(token.string.lstrip("#: !"))
-                last = token.start[0]
-    yield " ".join(block)
+def _bodies(path: Path) -> Iterator[str]:
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            first = node.body[ast.get_docstring(node) is not None :]
+            if first:
+                block = lines[first[0].lineno - 1 : first[-1].end_lineno]
+                yield " ".join(" ".join(block).split())[:_CHARACTERS]
 
 
 def _prose(text: str) -> str | None:
@@ -72,14 +63,19 @@ def _prose(text: str) -> str | None:
     return line
 
 
+def _code(text: str) -> str | None:
+    return text if len(text) >= _SHORT else None
+
+
 def documents(kind: str) -> list[str]:
-    """Return distinct documents: ``docstrings`` or ``comments``."""
-    read = {"docstrings": _paragraphs, "comments": _comments}[kind]
+    """Return distinct documents in a random order: ``docstrings`` or ``code``."""
+    read, clean = {"docstrings": (_paragraphs, _prose), "code": (_bodies, _code)}[kind]
     found: dict[str, None] = {}
-    for path in _files():
+    for path in _files(PACKAGES[kind]):
         try:
             texts = list(read(path))
-        except (SyntaxError, ValueError, tokenize.TokenError):
+        except (SyntaxError, ValueError):
             continue
-        found |= dict.fromkeys(line for text in texts if (line := _prose(text)) is not None)
-    return list(found)
+        found |= dict.fromkeys(line for text in texts if (line := clean(text)) is not None)
+    listed = list(found)
+    return [listed[k] for k in np.random.default_rng(0).permutation(len(listed))]

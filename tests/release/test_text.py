@@ -266,7 +266,7 @@ def test_states_hold_functions_of_noisy_sums_only(monkeypatch):
     for one, other in zip(*ends, strict=True):
         assert np.array_equal(one.weights, other.weights)
         assert np.array_equal(one.mean, other.mean)
-        assert np.array_equal(one.second, other.second)
+        assert np.array_equal(one.momentum, other.momentum)
 
 
 def test_noise_is_on_the_grid_with_the_scale_of_the_budget(monkeypatch):

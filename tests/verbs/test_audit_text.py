@@ -45,7 +45,7 @@ def test_a_leak_is_found_per_document_and_group(tmp_path):
     answer = audit_text(tokens=tokens, texts=texts, by="kind", records=tmp_path / "scores.csv")
     fields = answer.to_dict()
     assert fields["attacks"]["loss"]["auc"]["lower"] > 0.8
-    assert set(fields["attacks"]) == {"loss", "zlib", "min-k", "ratio", "window"}
+    assert set(fields["attacks"]) == {"loss", "zlib", "min-k", "ratio", "window", "learned"}
     assert "min-k++" in fields["not_run"]
     assert fields["blind"]["differs"] is False
     assert fields["best_advantage"]["lower"] > 0.5
@@ -54,6 +54,23 @@ def test_a_leak_is_found_per_document_and_group(tmp_path):
     assert [group["value"] for group in fields["groups"]["groups"]] == ["a", "b"]
     assert len(pandas.read_csv(tmp_path / "scores.csv")) == 200
     assert answer.successes("floor")[0].floor > 0.7
+
+
+def test_the_attack_that_learns_does_not_lose_to_the_best_score():
+    """On its own documents; members gain in spread and in level, which no score alone sees."""
+    rng = np.random.default_rng(5)
+    tokens = tokens_of(0.0, documents=800, seed=5)
+    member = tokens["member"].to_numpy() == 1
+    gain = np.where(member, rng.choice([-1.5, 2.0], len(tokens)), 0.2) * rng.random(len(tokens))
+    tokens["reference_logprob"] = tokens["logprob"] - gain - 0.3
+    tokens["logprob"] = np.minimum(tokens["logprob"], 0)
+    tokens["reference_logprob"] = np.minimum(tokens["reference_logprob"], 0)
+    attacks = audit_text(tokens=tokens).to_dict()["attacks"]
+    learned = attacks.pop("learned")["auc"]
+    assert learned["estimate"] >= max(a["auc"]["estimate"] for a in attacks.values()) - 0.01
+    assert learned["lower"] > 0.9
+    none = audit_text(tokens=tokens_of(0.0, 400, 3)).to_dict()["attacks"]["learned"]["auc"]
+    assert none["lower"] < 0.5 < none["upper"]
 
 
 def test_no_leak_no_claim():

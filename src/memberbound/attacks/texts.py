@@ -168,6 +168,8 @@ def _word_scores(rows: Any, member: BoolArray, others: Any, rng: np.random.Gener
 _LABELS = ("record", "member")
 REQUIRED = (*_LABELS, "position", "logprob")
 OPTIONAL = ("reference_logprob", "mean_logprob", "std_logprob", "rank")
+#: The attack that learns from all scores, and how many documents of each kind it takes.
+LEARNED, _FEWEST_LEARNED = "learned", 40
 #: The share of tokens in min-k and min-k++, from their papers.
 _LOWEST = 0.2
 #: Window sizes, roughly geometric.
@@ -231,6 +233,16 @@ class _Block:
             sizes += fits
         return votes / np.maximum(sizes, 1)
 
+    def spreads(self) -> FloatArray:
+        """Return the spread of gains, the largest one, and the mean gain of the later half."""
+        gains, index = self.gains, np.arange(len(self.documents)) - self.starts[self.documents]
+        mean = self.sums(gains) / self.lengths
+        square = self.sums(np.square(gains)) / self.lengths - np.square(mean)
+        late = index >= self.lengths[self.documents] // 2
+        later = self.sums(np.where(late, gains, 0.0)) / np.maximum(self.sums(late * 1.0), 1.0)
+        largest = np.maximum.reduceat(gains, self.starts)
+        return np.column_stack([np.sqrt(np.maximum(square, 0.0)), largest, later])
+
     def error_zone(self) -> FloatArray:
         """Return the log ratio of gains to losses at mispredicted tokens."""
         wrong = np.where(self.columns["rank"] > 1, self.gains, 0.0)
@@ -280,6 +292,44 @@ class TokenScores:
     scores: dict[str, FloatArray]
     #: Reasons for omitted scores, by attack.
     missing: dict[str, str]
+    #: Further statistics of each document for the attack that learns, if a reference is known.
+    spreads: FloatArray | None = None
+
+    @property
+    def not_run(self) -> dict[str, str]:
+        """Reasons for attacks that cannot run, the one that learns included."""
+        if self.spreads is None:
+            return self.missing | {LEARNED: "needs reference_logprob"}
+        if min(int(self.member.sum()), int((~self.member).sum())) < _FEWEST_LEARNED:
+            few = f"needs {_FEWEST_LEARNED} members and as many non-members"
+            return self.missing | {LEARNED: few}
+        return self.missing
+
+
+def learned_score(found: TokenScores, seed: int) -> tuple[FloatArray, BoolArray]:
+    """Score documents by a logistic regression on all token statistics (LT-MIA's kind of attack).
+
+    Half of the members and half of the non-members are reference documents, whose membership the
+    attacker knows; the mask marks the others, on which alone the attack is measured.
+
+    Assumes: :attr:`TokenScores.spreads` are known.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    assert found.spreads is not None
+    rng = np.random.default_rng([seed, len(found.member)])
+    known = np.zeros(len(found.member), dtype=np.bool_)
+    for side in (found.member, ~found.member):
+        indices = rng.permutation(np.flatnonzero(side))
+        known[indices[: len(indices) // 2]] = True
+    features = np.column_stack([*found.scores.values(), found.spreads])
+    middle = np.median(features[known], axis=0)
+    spread = np.median(np.abs(features[known] - middle), axis=0)
+    scaled = np.clip((features - middle) / np.where(spread > 0, spread, 1.0), -10.0, 10.0)
+    with one_thread:
+        model = LogisticRegression(max_iter=1000, C=0.1, class_weight="balanced")
+        model.fit(scaled[known], found.member[known])
+    return np.asarray(model.decision_function(scaled), dtype=np.float64), ~known
 
 
 def score_tokens(table: Table, texts: Mapping[str, str] | None = None) -> TokenScores:
@@ -320,6 +370,8 @@ def score_tokens(table: Table, texts: Mapping[str, str] | None = None) -> TokenS
         if unknown is not None:
             raise InputError(f"texts must hold every record, got none of {unknown!r}.")
         scored = [attack.score(block) for attack in attacks.values()]
+        if "ratio" in attacks:
+            scored.append(block.spreads())
         parts.append((block.records, block.member, block.lengths, *scored))
     if not parts:
         raise InputError(f"{table.name} must have rows, got none.")
@@ -327,10 +379,11 @@ def score_tokens(table: Table, texts: Mapping[str, str] | None = None) -> TokenS
     for kind, there in (("members", member.any()), ("non-members", not member.all())):
         if not there:
             raise InputError(f"{table.name} must have members and non-members, got no {kind}.")
+    spreads = scores.pop() if "ratio" in attacks else None
     by_name = dict(zip(attacks, scores, strict=True))
     if texts is not None:
         by_name["zlib"] /= [len(zlib.compress(texts[record].encode())) for record in records]
-    return TokenScores(records, member, tokens, by_name, missing)
+    return TokenScores(records, member, tokens, by_name, missing, spreads)
 
 
 def _missing_inputs(

@@ -534,9 +534,9 @@ def _choices(verb: Verb) -> str | None:
         sentences.append(f"Learners: {', '.join(names)}, or package.module:factory.")
     if "attacks" in verb.by_name:
         from memberbound.attacks.attacks import ATTACKS
-        from memberbound.attacks.texts import TEXT_ATTACKS
+        from memberbound.attacks.texts import LEARNED, TEXT_ATTACKS
 
-        listed = TEXT_ATTACKS if verb.name == "audit-text" else ATTACKS
+        listed = (*TEXT_ATTACKS, LEARNED) if verb.name == "audit-text" else tuple(ATTACKS)
         sentences.append(f"Attacks: {', '.join(listed)}.")
     return "\n\n".join(sentences) or None
 

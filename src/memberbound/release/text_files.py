@@ -16,10 +16,11 @@ from memberbound.errors import InputError
 from memberbound.files import make_private_folder, sync_folder, write_atomically, write_text
 from memberbound.learners.adapters import CONFIG_FILE, WEIGHTS_FILE
 from memberbound.quantities import percent
-from memberbound.release.all_rows.text import PrivateText
+from memberbound.release.all_rows.text import Canaries, PrivateText
 from memberbound.release.all_rows.text_training import TrainingState
 from memberbound.release.release_file import json_page, safetensors, tensor_writer
 from memberbound.release.saving import save
+from memberbound.tables.texts import json_lines
 
 #: Beside the output folder, for a run that is not complete.
 RUN_ENDING, _DRAFT_ENDING = ".run", ".draft"
@@ -140,7 +141,7 @@ class StoredRun(UnstoredRun):
         if self._written is not None and monotonic() - self._written < _SECONDS:
             return
         make_private_folder(self.folder)
-        arrays = {k: getattr(state, k) for k in ("weights", "first", "second", "mean")}
+        arrays = {k: getattr(state, k) for k in ("weights", "momentum", "mean")}
         about = {"step": state.step, "entry": self.entry_id, "settings": dict(self.settings)}
         write = tensor_writer(arrays, {_ABOUT: json.dumps(about, sort_keys=True)})
         write_atomically(self.file, write, True, private=True)
@@ -193,3 +194,31 @@ def open_run(out: Path | None, settings: Mapping[str, object], *, resume: bool) 
     if resume and not run.file.is_file():
         raise InputError(f"resume must find a stopped run of {str(out)!r}, got none.")
     return run
+
+
+# ── Canaries: for the owner only ──────────────────────────────────────────────────────────────────
+
+
+def stored_canaries(out: Path | None, *, resume: bool) -> Canaries | None:
+    """Return the canaries of a stopped run."""
+    if not resume or out is None:
+        return None
+    path = _canary_file(out)
+    if not path.is_file():
+        raise InputError(f"resume must find the canaries of the stopped run, got no {path.name!r}.")
+    rows = list(json_lines(path, "canaries"))
+    texts = tuple(str(row["text"]) for row in rows)
+    return Canaries(texts, np.array([row["member"] == 1 for row in rows], dtype=np.bool_))
+
+
+def store_canaries(out: Path | None, canaries: Canaries, *, resume: bool) -> None:
+    """Write the canaries and their coins beside the output folder, as ``audit-text`` takes them."""
+    if out is None or resume:
+        return
+    rows = zip(canaries.texts, canaries.coins.tolist(), strict=True)
+    lines = [json.dumps({"text": words, "member": int(coin)}) + "\n" for words, coin in rows]
+    write_text("".join(lines), _canary_file(out), private=True)
+
+
+def _canary_file(out: Path) -> Path:
+    return out.with_name(out.name + ".canaries.jsonl")

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
+from memberbound.answers import OmitEmpty, Upper
 from memberbound.attacks.checks import LawTest
 from memberbound.attacks.model_audit import audit_score_table, with_records
 from memberbound.attacks.one_run import audit_one_run, check_claim
 from memberbound.attacks.scores import Scores
 from memberbound.attacks.signals import BoolArray
 from memberbound.attacks.texts import (
+    LEARNED,
     TEXT_ATTACKS,
     TokenScores,
     blind_test,
     coins,
     index_documents,
+    learned_score,
     read_documents,
     score_tokens,
 )
@@ -43,8 +46,10 @@ from memberbound.files import (
     write_atomically,
     write_table,
 )
+from memberbound.learners.adapters import WEIGHTS_FILE, is_adapter, merge_adapter
 from memberbound.limits import Part, Success
 from memberbound.quantities import significant
+from memberbound.release.saving import certificate_path, verified
 from memberbound.tables.opening import opened_table
 from memberbound.verbs.audit_answer import (
     RATES,
@@ -63,6 +68,8 @@ _ASSUMPTIONS = (
     "of them; the non-members are independent draws from the same source that had no part in it. "
     "Documents that were held back at random are such draws; documents of another time or place "
     "are not, and nothing can be shown with them about pre-training.",
+    "The attack that learns is told who is a member in a random half of the documents, and is "
+    "measured on the others.",
     "Each interval of an attack holds with the stated confidence on its own; best_advantage holds "
     "for all attacks at once.",
 )
@@ -92,6 +99,17 @@ class TextAudit(RecordsAnswer):
     not_run: dict[str, str]
     documents: int
     tokens: int
+    #: μ of the certificate beside an adapter, of the neighbour game.
+    certified_mu_upper: OmitEmpty[Upper | None] = None
+
+    @property
+    def refuted_claim(self) -> str | None:
+        """What canaries refute: a claimed ε, or the certificate of the adapters."""
+        if self.one_run is None or self.certified_mu_upper is None:
+            return super().refuted_claim
+        if self.one_run.mu_lower <= self.certified_mu_upper:
+            return super().refuted_claim
+        return f"{self.one_run.sentence} The certificate says μ ≤ {self.certified_mu_upper!r}."
 
     @property
     def law(self) -> LawTest | None:
@@ -117,6 +135,12 @@ class TextAudit(RecordsAnswer):
 
     def findings(self) -> Iterator[str]:
         """Yield the scores that were not computed, and the result of the blind baseline."""
+        if self.certified_mu_upper is not None:
+            most = significant(self.certified_mu_upper, "upper", 3)
+            yield (
+                f"certificate of these adapters: μ at most {most} for every document of its "
+                "training; canaries put in by coins give a floor in the same game"
+            )
         for name, reason in self.not_run.items():
             yield f"not run: {name} ({reason})"
         if self.blind is not None and self.comparable:
@@ -171,7 +195,8 @@ def audit_text(
     Args:
         tokens: table of token log-probabilities (CSV, Parquet, Arrow).
         texts: table or JSON Lines with ``record`` and the text of every document in ``tokens``.
-        lm: folder of the fine-tuned model (safetensors; nothing is downloaded, no code is run).
+        lm: folder of the fine-tuned model, or of adapters to ``base`` (safetensors; nothing is
+            downloaded, no code is run).
         base: folder of the model that it was fine-tuned from.
         members: documents that it was fine-tuned on: JSON Lines, a table, or text with one document
             per line.
@@ -245,6 +270,8 @@ def audit_text(
         pair = _coins_and_scores(scores, documents, answer.records.attack)
         floors = audit_one_run(pair, delta=delta, confidence=sure, claimed_epsilon=claimed_epsilon)
         answer = replace(answer, one_run=floors)
+    if lm is not None and is_adapter(str(lm)):
+        answer = replace(answer, certified_mu_upper=_certified_mu(Path(str(lm))))
     if lm is not None and base is None:
         answer = replace(answer, warnings=(*answer.warnings, _NO_BASE))
     if listed is None:
@@ -260,11 +287,10 @@ def _check_attacks(attacks: str | Sequence[str] | None) -> tuple[str, ...] | Non
     if attacks is None:
         return None
     names = (attacks,) if isinstance(attacks, str) else tuple(attacks)
-    unknown = [name for name in names if name not in TEXT_ATTACKS]
+    known = (*TEXT_ATTACKS, LEARNED)
+    unknown = [name for name in names if name not in known]
     if unknown or not names:
-        raise InputError(
-            f"attacks must be among {', '.join(TEXT_ATTACKS)}, got {unknown or 'none'}."
-        )
+        raise InputError(f"attacks must be among {', '.join(known)}, got {unknown or 'none'}.")
     return names
 
 
@@ -318,10 +344,15 @@ def _score_with_model(
 
     from memberbound.learners.language_models import check_folder, load_language_model, token_table
 
-    check_folder(str(lm), "lm")
     if base is not None:
         check_folder(str(base), "base")
-    tuned = load_language_model(str(lm), "lm")
+    if is_adapter(str(lm)):
+        if base is None:
+            raise InputError("base must be given with adapters: the model they were trained from.")
+        tuned = load_language_model(str(base), "base")
+        merge_adapter(tuned[0], str(lm), "lm")
+    else:
+        tuned = load_language_model(str(lm), "lm")
     reference = None if base is None else load_language_model(str(base), "base")
 
     def write(path: Path) -> None:
@@ -339,6 +370,16 @@ def _score_with_model(
             return score_tokens(table, dict(documents))
 
 
+def _certified_mu(folder: Path) -> float | None:
+    """Return μ of the certificate beside adapters, None for adapters of other programs."""
+    weights = folder / WEIGHTS_FILE
+    if not certificate_path(weights).is_file():
+        return None
+    curve = verified(weights).get("curve")
+    mu = curve.get("mu_upper") if isinstance(curve, dict) else None
+    return float(mu) if isinstance(mu, (int, float)) else None
+
+
 def _audit_documents(
     scores: TokenScores,
     documents: DataFrame | None,
@@ -351,9 +392,10 @@ def _audit_documents(
     seed: int,
 ) -> TextAudit:
     """Measure the attacks on documents and groups, and the blind baseline on the texts."""
-    absent = [name for name in attacks or () if name in scores.missing]
+    not_run = scores.not_run
+    absent = [name for name in attacks or () if name in not_run]
     if absent:
-        raise InputError(f"{absent[0]} cannot be computed: it {scores.missing[absent[0]]}.")
+        raise InputError(f"{absent[0]} cannot be computed: it {not_run[absent[0]]}.")
     if by is not None and (documents is None or by not in documents):
         raise InputError(f"by must be a column of the documents, got {by!r}.")
     member, records = scores.member, [str(record) for record in scores.records]
@@ -363,6 +405,8 @@ def _audit_documents(
         for name, score in scores.scores.items()
         if attacks is None or name in attacks
     }
+    if LEARNED not in not_run and (attacks is None or LEARNED in attacks):
+        table[LEARNED] = learned_score(scores, seed)
     audit = audit_score_table(table, member, confidence=confidence, fpr=fpr, seed=seed)
     blind, groups = None, None
     if documents is None:
@@ -377,7 +421,7 @@ def _audit_documents(
         **records_answer_fields(audit),
         assumptions=_ASSUMPTIONS,
         blind=blind,
-        not_run=scores.missing,
+        not_run=not_run,
         documents=len(records),
         tokens=int(scores.tokens.sum()),
     )

@@ -12,7 +12,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from memberbound.answers import INTERNAL, CertifiedAnswer, EstimateOf, Given, computed
+from memberbound.answers import (
+    INTERNAL,
+    CertifiedAnswer,
+    EstimateOf,
+    Given,
+    OmitEmpty,
+    computed,
+)
+from memberbound.attacks.one_run import OneRun, audit_one_run
+from memberbound.attacks.scores import Scores
 from memberbound.declarations import (
     Column,
     Eta,
@@ -29,6 +38,7 @@ from memberbound.quantities import Certificate, decimals, marked, percent, signi
 from memberbound.release.budget import Budget, CurveReadings
 from memberbound.release.ledger_file import entered
 from memberbound.release.noise import checked_eta
+from memberbound.release.randomness import source_from_seed
 from memberbound.tables.texts import Documents, read_secret_documents
 
 _OWN_EYES = (
@@ -36,6 +46,8 @@ _OWN_EYES = (
     "them that is thrown away: they are for you alone, and the certificate does not cover them. Do "
     "not publish them with the model"
 )
+#: With fewer canaries no floor above 0 can be shown.
+_FEWEST_CANARIES = 10
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -60,9 +72,17 @@ class TextProtection(CertifiedAnswer):
     loss_released: EstimateOf | None
     loss_usual: EstimateOf | None
     certificate: Certificate
+    #: A floor from this very training, with ``canaries``.
+    one_run: OmitEmpty[OneRun | None] = None
     out: str | None = None
     warnings: tuple[str, ...] = ()
-    owner_only: tuple[str, ...] = ("loss_base", "loss_released", "loss_usual", "warnings")
+    owner_only: tuple[str, ...] = (
+        "loss_base",
+        "loss_released",
+        "loss_usual",
+        "one_run",
+        "warnings",
+    )
     #: A ``PrivateText`` of the leaf.
     released: Any = field(metadata=INTERNAL)
 
@@ -129,9 +149,22 @@ class TextProtection(CertifiedAnswer):
         ):
             if loss is not None:
                 rows.append((f"loss, {what}", f"≈ {decimals(loss, 'estimate', 4)}{owner}"))
+        if self.one_run is not None:
+            found = f"{self.one_run.correct} of {self.one_run.guessed} guesses right"
+            rows.append(("attack on canaries", f"{found}{owner}"))
+            floor = significant(self.one_run.mu_lower, "lower", 3)
+            most = significant(self.curve.mu_upper, "upper", 3)
+            rows.append(("μ, floor and ceiling", f"{floor} (owner only), {most}"))
         if self.out is not None:
             rows.append(("written", self.out))
         return rows
+
+    @property
+    def refuted_claim(self) -> str | None:
+        """What the floor refutes: the ceiling, if something is wrong with this program."""
+        if self.one_run is None or self.one_run.mu_lower <= self.curve.mu_upper:
+            return None
+        return self.one_run.sentence
 
     def summary_notes(self) -> list[str]:
         """Return the notes, which are for the owner."""
@@ -150,6 +183,7 @@ def protect_text(
     steps: int | None = None,
     sample_rate: float | None = None,
     rate: float | None = None,
+    canaries: int | None = None,
     trial: bool = True,
     ledger: LedgerFile | None = None,
     out: Annotated[OutputFile, Option("folder", metavar="DIR", web=False)] | None = None,
@@ -182,6 +216,8 @@ def protect_text(
         steps: noisy steps.
         sample_rate: probability that a step takes a record; 1 takes all of them, as a ledger needs.
         rate: size of a step per weight.
+        canaries: number of made-up documents that fair coins put in, counted as records (empty ones
+            where left out): an attack on them gives a floor beside the ceiling.
         trial: train on four fifths of the documents too, with and without noise, to show you the
             losses; it takes as long again twice.
         out: folder for the adapters, the certificate and a page for people; all may be published.
@@ -201,6 +237,14 @@ def protect_text(
     documents = read_secret_documents(texts, text, unit=unit)
     model, tokenizer = load_language_model(str(base), "lm")
     leaf, files = load_leaf("text"), load_leaf("text files")
+    drawn = None
+    if canaries is not None:
+        number = whole_number("canaries", canaries, at_least=_FEWEST_CANARIES)
+        source = source_from_seed(insecure_seed)
+        drawn = files.stored_canaries(target, resume=resume)
+        drawn = drawn or leaf.draw_canaries(tokenizer, number, source)
+        files.store_canaries(target, drawn, resume=resume)
+        documents = drawn.insert(documents)
     size = leaf.checked_length(model, length)
     training = leaf.default_training(
         documents.records,
@@ -238,6 +282,9 @@ def protect_text(
         if target is not None:
             files.write_release(released, target, base.name)
     stored.remove()
+    one_run = None
+    if drawn is not None:
+        one_run = audit_one_run(Scores.of(run.canary_scores(tokenizer, drawn), drawn.coins))
     # The rest is for the owner only.
     losses: tuple[float | None, ...] = (None, None, None)
     if trial:
@@ -256,6 +303,7 @@ def protect_text(
         loss_released=losses[1],
         loss_usual=losses[2],
         certificate=released.certificate_,
+        one_run=one_run,
         out=None if out is None else str(out),
         warnings=(*_notes(documents, insecure_seed), _OWN_EYES),
         released=released,

@@ -37,6 +37,7 @@ from memberbound.release.all_rows.text_training import (
 )
 from memberbound.release.calibration import Calibration
 from memberbound.release.noise import GaussianNoise, checked_eta
+from memberbound.release.randomness import RandomSource
 from memberbound.release.release_file import Writer, tensor_writer
 from memberbound.tables.texts import Documents
 from memberbound.threads import ONE_AT_A_TIME, no_warnings
@@ -47,12 +48,15 @@ if TYPE_CHECKING:
 #: Characters of a document that are read per token of the length: a rule of the document alone.
 _CHARACTERS = 32
 #: Settings, chosen on public texts (docs/howto/fine-tune-a-language-model.md): steps, passes over
-#: the documents, rank, size of a step, tokens of a document.
-_STEPS, _PASSES, _RANK, _RATE, _LENGTH = 60, 3.0, 4, 0.01, 128
+#: the documents, rate, tokens of a document; rank by the number of records times μ.
+_STEPS, _PASSES, _RATE, _LENGTH = 60, 4.0, 1.5, 128
+_RANKS = ((300.0, 8), (900.0, 16), (math.inf, 32))
 #: The product of the number of records and μ below which noise drowns any gradient.
 _LEAST_SIGNAL = 60.0
 #: The share of the records that a trial keeps back, as one in so many.
 _KEPT_BACK = 5
+#: Tokens of a canary.
+_CANARY_TOKENS = 24
 #: A clip that no gradient reaches.
 _NO_CLIP = 1e9
 
@@ -75,10 +79,11 @@ def default_training(
         )
     given = {name: value for name, value in given.items() if value is not None}
     steps = whole_number("steps", given.get("steps", _STEPS), at_least=1)
-    # Below this rate a step's noise is so small that sampling no longer amplifies privacy.
-    least = 2.0 * mu / math.sqrt(steps)
+    # A noise multiplier of about 1.2: below 1 sampling no longer makes up for smaller noise.
+    least = 0.6 * mu / math.sqrt(steps)
     sample = given.get("sample_rate", min(1.0, max(_PASSES / steps, least)))
-    chosen = _RANK if rank is None else rank
+    usual = next(size for limit, size in _RANKS if records * mu < limit)
+    chosen = usual if rank is None else rank
     return TextTraining(steps, sample, given.get("rate", _RATE), chosen, length)
 
 
@@ -131,6 +136,31 @@ def encode_documents(tokenizer: Any, texts: Sequence[str], length: int) -> list[
         ids = tokenizer(known, add_special_tokens=False)["input_ids"]
         coded.append(np.array((head + [int(i) for i in ids])[:length], dtype=np.int64))
     return coded
+
+
+@dataclass(frozen=True, eq=False)
+class Canaries:
+    """Made-up documents, each of which a fair coin puts in; where it does not, an empty one is."""
+
+    texts: tuple[str, ...]
+    coins: NDArray[np.bool_]
+
+    def insert(self, documents: Documents) -> Documents:
+        """Return the documents with one more record for every canary."""
+        last = len(documents)
+        texts = [t if coin else "" for t, coin in zip(self.texts, self.coins, strict=True)]
+        starts = documents.starts
+        if starts is not None:
+            starts = np.append(starts, last + np.arange(len(texts)))
+        return replace(documents, texts=[*documents.texts, *texts], starts=starts)
+
+
+def draw_canaries(tokenizer: Any, count: int, source: RandomSource) -> Canaries:
+    """Draw texts of random tokens, which nobody would write, and their coins."""
+    words = source.words(count * (_CANARY_TOKENS + 1)).reshape(count, -1)
+    ids = (words[:, 1:] % np.uint64(len(tokenizer))).astype(np.int64)
+    texts = tuple(str(tokenizer.decode(row.tolist(), skip_special_tokens=True)) for row in ids)
+    return Canaries(texts, (words[:, 0] & np.uint64(1)).astype(np.bool_))
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,6 +306,18 @@ class TextRun:
             )
         return self.release(last.mean)
 
+    def canary_scores(self, tokenizer: Any, canaries: Canaries) -> FloatArray:
+        """Return how much every canary's loss fell below the base model's."""
+        length, adapted = self.training.length, self.adapted
+        coded = TextRecords(encode_documents(tokenizer, canaries.texts, length), length)
+        released = adapted.weights
+        found = []
+        with ONE_AT_A_TIME, no_warnings, adapted.attached():
+            for weights in (np.zeros(adapted.size), released):
+                adapted.weights = weights
+                found.append(document_losses(adapted, coded))
+        return np.nan_to_num(found[0] - found[1])
+
     def release(self, weights: FloatArray) -> PrivateText:
         """Return the release with these weights, a function of noisy sums."""
         self.adapted.weights = weights
@@ -294,15 +336,21 @@ class TextRun:
         )
 
 
-def mean_loss(adapted: AdaptedModel, records: TextRecords) -> float:
-    """Return the mean loss of documents that have one (for the owner only)."""
-    total, counted = 0.0, 0
+def document_losses(adapted: AdaptedModel, records: TextRecords) -> FloatArray:
+    """Return the loss of every document, NaN for one without two tokens."""
+    losses = np.full(len(records.documents), math.nan)
     plain = replace(records, starts=None)
-    for indices, batch in plain.blocks(np.arange(len(records.documents)), adapted.vocabulary):
-        losses = adapted.losses(batch)[: len(indices)]
+    for indices, batch in plain.blocks(np.arange(len(losses)), adapted.vocabulary):
         scored = batch.mask[: len(indices)].sum(axis=1) > 1
-        total, counted = total + float(losses[scored].sum()), counted + int(scored.sum())
-    return total / counted if counted else math.nan
+        losses[indices[scored]] = adapted.losses(batch)[: len(indices)][scored]
+    return losses
+
+
+def mean_loss(adapted: AdaptedModel, records: TextRecords) -> float:
+    """Return the mean loss of documents that have one."""
+    losses = document_losses(adapted, records)
+    known = losses[np.isfinite(losses)]
+    return float(known.mean()) if len(known) else math.nan
 
 
 # ── For the owner only: computed without a budget, and stored nowhere ─────────────────────────────

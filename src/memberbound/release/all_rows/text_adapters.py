@@ -188,8 +188,8 @@ def public_adapters(
 
     The model writes texts, seeded.  On them, A holds the directions in which the inputs of a layer
     vary most and the left factor those of the gradients of its outputs: a gradient of few numbers
-    keeps most of its length, and noise is added to few numbers.  Layers are scaled to gradients of
-    equal size.
+    keeps most of its length, and noise is added to few numbers.  Layers are scaled so that their
+    gradients are of equal size, and all together of size 1 (root mean square over the texts).
 
     Guarantee: a function of the model and of public settings.
     """
@@ -224,7 +224,7 @@ def public_adapters(
         inner = (inputs[name] @ down.T).reshape(len(batch.ids), -1, rank)
         outer = (flat @ left).reshape(len(batch.ids), -1, rank)
         each = outer.transpose(1, 2) @ inner
-        size = float(each.square().sum((1, 2)).mean().sqrt())
+        size = float(each.square().sum((1, 2)).mean().sqrt()) * math.sqrt(len(used))
         left = left / size if size > 0 else left
         middle = torch.zeros(rank, rank)
         adapters.append(Adapter(name, layer, down.float(), left.float(), middle))

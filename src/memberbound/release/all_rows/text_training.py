@@ -1,4 +1,4 @@
-"""Noisy steps on a language model's adapters: samples of records, clipped sums, Adam (X31).
+"""Noisy steps on a language model's adapters: samples of records, clipped sums (X31).
 
 Everything that a step keeps is computed from the noisy sum: a stopped run continues from its last
 stored state without a second charge (proofs/networks.md, claim 5).
@@ -27,8 +27,7 @@ from memberbound.release.all_rows.text_adapters import AdaptedModel, Batch
 from memberbound.release.budget import noisy_release
 from memberbound.release.randomness import SECURE, InsecureSource, RandomSource
 
-#: Decay of Adam's two means.
-_FIRST, _SECOND = 0.9, 0.95
+_MOMENTUM = 0.9
 #: Numbers of one block's logits, and most documents in it.
 _BLOCK_NUMBERS, _MOST_ROWS = 2**23, 64
 #: Documents are padded to the length, or to one of its halves: a rule of the document alone.
@@ -39,8 +38,8 @@ _HALVINGS = 2
 class TextTraining:
     """How to train: public numbers, chosen without the documents.
 
-    Every step takes each record with probability ``sample_rate``.  ``rate`` is the size of one of
-    Adam's steps per weight; ``averaged`` is the share of the steps, at the end, whose weights are
+    Every step takes each record with probability ``sample_rate``.  ``rate`` multiplies the
+    mean clipped gradient; ``averaged`` is the share of the steps, at the end, whose weights are
     averaged.
     """
 
@@ -195,32 +194,27 @@ class TrainingState:
 
     step: int
     weights: FloatArray
-    first: FloatArray
-    second: FloatArray
+    momentum: FloatArray
     mean: FloatArray
 
     @classmethod
     def start(cls, size: int) -> TrainingState:
         """Return the state before the first step."""
-        return cls(0, *(np.zeros(size) for _ in range(4)))
+        return cls(0, *(np.zeros(size) for _ in range(3)))
 
-    def next(self, noisy: FloatArray, spread: float, training: TextTraining) -> TrainingState:
-        """Return the state after a noisy mean gradient whose coordinates have noise ``spread``.
+    def next(self, noisy: FloatArray, training: TextTraining) -> TrainingState:
+        """Return the state after a noisy mean gradient: a step of descent with momentum.
 
-        Adam, except that the known variance of the noise is taken off the second mean: what is left
-        measures the gradient.
+        The public projections give all directions about one scale, so none needs a rate of its own:
+        dividing by what was measured (Adam) would raise the noise of the others.
         """
         step = self.step + 1
-        first = _FIRST * self.first + (1 - _FIRST) * noisy
-        second = _SECOND * self.second + (1 - _SECOND) * np.square(noisy)
-        size = first / (1 - _FIRST**step)
-        square = second / (1 - _SECOND**step)
-        scale = np.sqrt(np.maximum(square - spread**2, (spread / 2) ** 2) + 1e-30)
-        weights = self.weights - training.rate * size / scale
+        momentum = _MOMENTUM * self.momentum + (1 - _MOMENTUM) * noisy
+        weights = self.weights - training.rate * momentum / (1 - _MOMENTUM**step)
         kept = max(1, math.ceil(training.steps * training.averaged))
         taken = step - (training.steps - kept)
         mean = self.mean if taken < 1 else self.mean + (weights - self.mean) / taken
-        return TrainingState(step, weights, first, second, mean)
+        return TrainingState(step, weights, momentum, mean)
 
 
 @dataclass
@@ -293,7 +287,7 @@ def train_adapters(
         total = sampled_sum(adapted, records, sample, training.clip, advance)
         # From here on nothing but the noisy sum is used: post-processing.
         noisy = noise.measure(step, total, source) / expected
-        current = current.next(noisy, noise.scale / expected, training)
+        current = current.next(noisy, training)
         if not np.isfinite(current.weights).all():
             raise InputError("training must stay finite: take a smaller rate.")
         keep(current)
