@@ -378,7 +378,7 @@ def test_canaries_are_caught_without_noise(folder):
     "runs", [3, pytest.param(200, marks=pytest.mark.long)], ids=["few", "many"]
 )
 def test_with_noise_canaries_stay_below_the_ceiling(folder, runs):
-    """Guesses at the median; five standard errors of guesses above the ceiling would be too many."""
+    """Guesses at the median; five standard errors above the ceiling would be too many."""
     right, total = 0, 0
     for seed in range(runs):
         coins, estimates = guesses_about_canaries(folder, seed, noisy=True)
