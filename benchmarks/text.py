@@ -96,7 +96,8 @@ def report(kind: dict[str, Any], model: Any, base: Any, data: Any, cpu: float) -
     after = losses(model, held)
     scores = np.concatenate([inside, losses(base, held) - after])
     table = pd.DataFrame({"score": scores, "member": np.arange(len(scores)) < len(inside)})
-    auc = memberbound.audit(table).to_dict()["attacks"]["score"]["auc"]
+    (attack,) = memberbound.audit(table).to_dict()["attacks"].values()
+    auc = attack["auc"]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     return {**kind, "loss": float(after.mean()), "auc": auc, "cpu": cpu, "megabytes": memory}
 

@@ -239,7 +239,9 @@ class _Block:
         mean = self.sums(gains) / self.lengths
         square = self.sums(np.square(gains)) / self.lengths - np.square(mean)
         late = index >= self.lengths[self.documents] // 2
-        later = self.sums(np.where(late, gains, 0.0)) / np.maximum(self.sums(late * 1.0), 1.0)
+        later = self.sums(np.where(late, gains, 0.0)) / np.maximum(
+            self.sums(late.astype(np.float64)), 1.0
+        )
         largest = np.maximum.reduceat(gains, self.starts)
         return np.column_stack([np.sqrt(np.maximum(square, 0.0)), largest, later])
 

@@ -118,7 +118,8 @@ class AdaptedModel:
         """Return weights with which every adapter adds a fifth of what its input has, or about."""
         sizes = [float(adapter.left.norm()) / math.sqrt(self.rank) for adapter in self.adapters]
         scales = [0.2 / size if size > 0 else 0.2 for size in sizes]
-        return rng.normal(size=self.size) * np.repeat(scales, self.rank**2) / math.sqrt(self.rank)
+        spread = np.repeat(scales, self.rank**2) / math.sqrt(self.rank)
+        return np.asarray(rng.normal(size=self.size) * spread, dtype=np.float64)
 
     @contextmanager
     def attached(self) -> Iterator[Module]:
