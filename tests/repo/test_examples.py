@@ -33,6 +33,7 @@ SAYS = {
     "16_can_a_regression_be_made_from_released_numbers": "Slopes of income, from the released",
     "17_can_we_hand_over_a_table": "Attacks on the new rows",
     "18_what_does_a_fine_tuned_language_model_give_away": "no leak shown, within the limit of 70 %",
+    "19_how_do_we_fine_tune_a_language_model_safely": "document's membership more than 55 %",
 }
 #: Run in processes of their own (MLflow keeps its settings in one); what the others print does not
 #: depend on that.
@@ -43,6 +44,7 @@ NEEDS = {
     "11_what_does_a_boosted_model_give_away": ("lightgbm", "onnxmltools", "onnxruntime"),
     "12_where_do_we_keep_the_verdict": ("mlflow",),
     "18_what_does_a_fine_tuned_language_model_give_away": ("torch", "transformers"),
+    "19_how_do_we_fine_tune_a_language_model_safely": ("torch", "transformers"),
 }
 #: Train networks in processes of their own, load large libraries of others, or make several models,
 #: which takes longest where others work as well.  `make docs` runs every example, and one that
@@ -55,11 +57,15 @@ LONG = (
     "12_where_do_we_keep_the_verdict",
     "17_can_we_hand_over_a_table",
     "18_what_does_a_fine_tuned_language_model_give_away",
+    "19_how_do_we_fine_tune_a_language_model_safely",
 )
 #: Files that a script leaves: those in its working folder, and an empty cache of torch.
 LEAVES = {
     "1_can_this_model_leak": ["here/reports"],
     "18_what_does_a_fine_tuned_language_model_give_away": [
+        f"temporary/torchinductor_{getpass.getuser()}"
+    ],
+    "19_how_do_we_fine_tune_a_language_model_safely": [
         f"temporary/torchinductor_{getpass.getuser()}"
     ],
 }
