@@ -89,10 +89,8 @@ _PANELS = {
     },
     "Papers": {
         "protect-half": "Release a model or a statistic of a secret random half of a public table.",
-        "reproduce": "Reproduce figures and tables of the papers, and check what the papers claim.",
-        "theorems": (
-            "List the papers' results: what holds, what is wrong, and the function to call."
-        ),
+        "reproduce": "Reproduce figures and tables of the papers, and check the papers' claims.",
+        "theorems": ("List the papers' results with status, errata, and the function to call."),
     },
     "In the browser": {
         "serve": "Open the web calculator: the same answers, with sliders and file upload.",
