@@ -29,6 +29,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -261,7 +262,7 @@ def draw_rows(
 ) -> pd.DataFrame:
     """Return new rows of ``synthesize``, without the comparison for their owner."""
     verb = importlib.import_module("memberbound.verbs.synthesize")
-    with mock.patch.object(verb, "_fidelity", return_value=None):
+    with mock.patch.object(verb, "_fidelity", return_value=SimpleNamespace(shortcoming=None)):
         made = synthesize(train, target=target, eta=eta, bounds=bounds, insecure_seed=seed)
     return made.table
 
