@@ -27,8 +27,13 @@ from memberbound.curve import GaussianCurve
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
 from memberbound.release.all_rows import gradient
-from memberbound.release.all_rows.clipping import clipped_residuals, path_sensitivity, row_lengths
-from memberbound.release.all_rows.gradient import Descent, TrainingRows, clipped_sum, most_draws
+from memberbound.release.all_rows.clipping import clip_residuals, path_sensitivity, row_lengths
+from memberbound.release.all_rows.gradient import (
+    Descent,
+    TrainingRows,
+    clip_and_sum,
+    most_draws,
+)
 from memberbound.release.all_rows.losses import LOSSES
 from memberbound.release.all_rows.training import score_units
 from memberbound.release.budget import Budget, BudgetShare, noisy_release, release_slack
@@ -99,7 +104,7 @@ entries = st.floats(-1e100, 1e100, allow_subnormal=True)
 def test_no_clipped_gradient_is_longer_than_the_clip(row, residual, clip, intercept):
     features, given_residual = np.array([row]), np.array([residual])
     with np.errstate(over="ignore"):
-        moved = clipped_residuals(given_residual, lengths_of(features, intercept), clip)
+        moved = clip_residuals(given_residual, lengths_of(features, intercept), clip)
     assert np.isfinite(moved).all()
     longest = (exact_square(row) + Fraction(intercept) ** 2) * exact_square(moved)
     assert longest <= Fraction(clip) ** 2
@@ -109,7 +114,7 @@ def test_clips_are_tight_and_spare_short_gradients():
     draws = np.random.default_rng(2)
     features, residuals = draws.normal(size=(500, 7)), draws.normal(size=(500, 3))
     lengths = lengths_of(features, 0.5)
-    moved = clipped_residuals(residuals, lengths, 1.0)
+    moved = clip_residuals(residuals, lengths, 1.0)
     sizes = lengths * np.linalg.norm(moved, axis=1)
     own = lengths * np.linalg.norm(residuals, axis=1)
     assert np.allclose(sizes, np.minimum(own, 1.0), rtol=1e-12)
@@ -123,7 +128,7 @@ def sums_of(features, target, loss, theta, *, clip, intercept, block=10**9):
     for place in places:
         part = features[place]
         residuals = loss.residuals(part @ theta[:-1] + intercept * theta[-1], target[place])
-        total += clipped_sum(NumberRows(part), residuals, lengths_of(part, intercept), clip=clip)
+        total += clip_and_sum(NumberRows(part), residuals, lengths_of(part, intercept), clip=clip)
     total[-1] *= intercept
     return total
 
@@ -158,7 +163,7 @@ def test_rounding_of_a_sum_stays_within_its_share_of_the_sensitivity():
     computed = sums_of(features, target, loss, theta, clip=1.0, intercept=0.2, block=512)
     lengths = lengths_of(features, 0.2)
     scores = features @ theta[:-1] + 0.2 * theta[-1]
-    moved = clipped_residuals(loss.residuals(scores, target), lengths, 1.0)[:, 0]
+    moved = clip_residuals(loss.residuals(scores, target), lengths, 1.0)[:, 0]
     exact = [
         sum(Fraction(float(x)) * Fraction(float(v)) for x, v in zip(column, moved, strict=True))
         for column in (*features.T, np.full(3000, 0.2))

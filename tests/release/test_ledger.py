@@ -18,7 +18,7 @@ from memberbound import InputError, Ledger, explain, protect
 from memberbound import ledger as ledger_state
 from memberbound.release import ledger_file
 from memberbound.release.budget import Budget
-from memberbound.release.ledger_file import entered
+from memberbound.release.ledger_file import ledger_entry
 from memberbound.release.randomness import InsecureSource
 
 try:
@@ -30,7 +30,7 @@ SMALL = Budget(0.05, 1e-9)
 
 
 def spend(ledger, budget=SMALL, eta=0.05, publish=lambda: None):
-    with entered(ledger, "protect", "model", eta) as reserve:
+    with ledger_entry(ledger, "protect", "model", eta) as reserve:
         reserve(budget)
         publish()
 
@@ -252,11 +252,11 @@ _SPEND_UNTIL_REFUSED = """
 import sys
 from memberbound import InputError
 from memberbound.release.budget import Budget
-from memberbound.release.ledger_file import entered
+from memberbound.release.ledger_file import ledger_entry
 made = 0
 try:
     while True:
-        with entered(sys.argv[1], "protect", "model", 0.05) as reserve:
+        with ledger_entry(sys.argv[1], "protect", "model", 0.05) as reserve:
             reserve(Budget(0.1, 1e-9))
         made += 1
 except InputError:
@@ -283,7 +283,7 @@ def wait(path):
     print("locked", flush=True)
     sys.stdin.readline()
 ledger_file._refuse_unsafe = wait
-with ledger_file.entered(sys.argv[1], "protect", "model", 0.05) as reserve:
+with ledger_file.ledger_entry(sys.argv[1], "protect", "model", 0.05) as reserve:
     reserve(Budget(0.1, 1e-9))
 """
 
@@ -354,7 +354,7 @@ def _release_killed_at(ledger, place, published):
 
     for name in _CALLS:
         setattr(os, name, counted(name))
-    with entered(ledger, "protect", "model", 0.05) as reserve:
+    with ledger_entry(ledger, "protect", "model", 0.05) as reserve:
         reserve(SMALL)
         published.write_text("noisy numbers")
     os._exit(0)

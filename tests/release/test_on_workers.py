@@ -210,7 +210,7 @@ def test_unsupported_requests_to_a_cluster_are_refused(file, client, tmp_path, m
     with pytest.raises(InputError, match="left out with unit"):
         mb.protect(file, target="ill", unit="patient_id", client=client)
     form = LearnerForm("network", factory=print)
-    monkeypatch.setattr(protecting, "checked_form", lambda _learner: form)
+    monkeypatch.setattr(protecting, "require_form", lambda _learner: form)
     with pytest.raises(InputError, match="not a network"):
         mb.protect(file, target="ill", learner="tests:network", client=client)
     monkeypatch.setattr(on_workers, "_version", lambda: "0.1")

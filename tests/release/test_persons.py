@@ -21,7 +21,7 @@ from memberbound.curve import GaussianCurve
 from memberbound.errors import InputError
 from memberbound.release import budget as budgets
 from memberbound.release.all_rows import boosting, encoder_fit, gradient, histograms
-from memberbound.release.all_rows.clipping import clipped_residuals
+from memberbound.release.all_rows.clipping import clip_residuals
 from memberbound.release.all_rows.losses import LOSSES
 from memberbound.release.all_rows.probabilities import log_odds
 from memberbound.release.budget import NoisySums, release_slack
@@ -140,10 +140,10 @@ def test_weights_that_are_forgotten_are_caught(monkeypatch, release):
     monkeypatch.setattr(
         Persons, "average", lambda self, units: np.add.reduceat(units, self.starts, axis=0)
     )
-    honest = clipped_residuals
+    honest = clip_residuals
     for module in (gradient, boosting):
         by_row = lambda r, x, c, starts=None: honest(r, x, c)  # noqa: E731
-        monkeypatch.setattr(module, "clipped_residuals", by_row)
+        monkeypatch.setattr(module, "clip_residuals", by_row)
     _, first = replay(monkeypatch, release, with_rows(stays(), OTHERS["one row"]))
     _, second = replay(monkeypatch, release, with_rows(stays(), OTHERS["fifty alike"]))
     assert spent(first, second) > 4 * allowed()
@@ -214,7 +214,7 @@ def test_the_rows_of_a_person_together_are_no_longer_than_the_clip(persons, clip
     rows = [row for person in persons for row in person]
     starts = np.cumsum([0, *map(len, persons)])[:-1]
     features, residuals = (np.array([[row[k]] for row in rows]) for k in (0, 1))
-    moved = clipped_residuals(residuals, lengths_of(features, 0.0), clip, starts)
+    moved = clip_residuals(residuals, lengths_of(features, 0.0), clip, starts)
     for first, size in zip(starts, map(len, persons), strict=True):
         terms = range(first, first + size)
         length = sum(abs(Fraction(rows[i][0]) * Fraction(float(moved[i, 0]))) for i in terms)
@@ -275,8 +275,8 @@ def test_a_person_of_fifty_rows_reaches_the_certificate_and_does_not_pass_it(mon
     reached, error = canary_advantage(1.5, 500, **asked)
     assert 0.9 * certified <= reached <= certified + 4 * error
     # Broken: every row is clipped by itself, and fifty of them are fifty times as far.
-    honest = clipped_residuals
-    monkeypatch.setattr(gradient, "clipped_residuals", lambda r, x, c, starts=None: honest(r, x, c))
+    honest = clip_residuals
+    monkeypatch.setattr(gradient, "clip_residuals", lambda r, x, c, starts=None: honest(r, x, c))
     reached, error = canary_advantage(1.5, 60, **asked)
     assert reached > certified + 4 * error
 

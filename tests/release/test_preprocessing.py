@@ -156,7 +156,7 @@ def test_public_edges_are_bins_and_cells():
         (45, 65),
     ]
     code = ColumnCode("age", public_scaling(bounds["age"]), edges=bounds["age"].edges)
-    bins = boosting.binned_columns(Encoder((code,)))[0]
+    bins = boosting.column_bins(Encoder((code,)))[0]
     assert bins.cells.cell_of(ages).tolist() == cells.cell_of(ages).tolist()
     assert bins.leaf_count(32) == bins.count == 4
     assert bins.leaves(32, DRAWS).tolist() == [0, 1, 2, 3]

@@ -29,7 +29,7 @@ from memberbound.release.all_rows import (
 from memberbound.release.all_rows import network_training as networks_training
 from memberbound.release.all_rows.bounds import Categories, Range
 from memberbound.release.all_rows.clipping import (
-    clipped_residuals,
+    clip_residuals,
     on_grid,
     path_sensitivity,
     row_lengths,
@@ -319,7 +319,7 @@ def test_clipped_rows_are_never_longer_than_the_clip(outputs):
     lengths = row_lengths(np.square(features).sum(axis=1), 6, 1.0)
     residuals = rng.normal(size=(400, outputs)) * 10.0 ** rng.uniform(-3, 6, size=(400, 1))
     for clip in (0.1, 1.0, 3.3):
-        cut = clipped_residuals(residuals, lengths, clip)
+        cut = clip_residuals(residuals, lengths, clip)
         for x, r, v in zip(features.tolist(), residuals.tolist(), cut.tolist(), strict=True):
             long = (sum(F(e) ** 2 for e in x) + 1) * sum(F(e) ** 2 for e in v)
             assert long <= F(clip) ** 2
@@ -331,7 +331,7 @@ def test_persons_are_clipped_as_a_whole():
     rng = np.random.default_rng(3)
     lengths, residuals = rng.uniform(0.5, 2, 60), rng.normal(size=(60, 2))
     starts = np.array([0, 1, 4, 20, 59])
-    cut = clipped_residuals(residuals, lengths, 0.7, starts)
+    cut = clip_residuals(residuals, lengths, 0.7, starts)
     sizes = [
         F(n) ** 2 * sum(F(e) ** 2 for e in v)
         for n, v in zip(lengths.tolist(), cut.tolist(), strict=True)
@@ -364,7 +364,7 @@ def test_each_allowance_for_rounding_of_a_clip_is_needed(monkeypatch):
     clip, lengths = 0.7, rng.uniform(0.5, 2, 500)
 
     def is_clipped(residuals, lengths):
-        cut = clipped_residuals(residuals, lengths, clip)
+        cut = clip_residuals(residuals, lengths, clip)
         for length, row in zip(lengths.tolist(), cut.tolist(), strict=True):
             assert F(length) ** 2 * sum(F(v) ** 2 for v in row) <= F(clip) ** 2
 

@@ -19,8 +19,8 @@ from memberbound import MembershipPrivate, load, protect
 from memberbound.errors import InputError
 from memberbound.release.all_rows import training
 from memberbound.release.all_rows.boosting import leaf_sums
-from memberbound.release.all_rows.gradient import clipped_sum
-from memberbound.release.all_rows.learner_forms import Settings, checked_form
+from memberbound.release.all_rows.gradient import clip_and_sum
+from memberbound.release.all_rows.learner_forms import Settings, require_form
 from memberbound.release.randomness import InsecureSource
 from memberbound.release.saving import save
 from memberbound.tables.records import read_records
@@ -67,7 +67,7 @@ def recall(model):
     ],
 )
 def test_supported_settings(estimator, settings):
-    assert checked_form(estimator).settings == settings
+    assert require_form(estimator).settings == settings
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_settings_are_stored_and_rehearsed(tmp_path):
     table = pd.DataFrame(X, columns=["x0", "x1", "x2"]).assign(y=Y)
     learner = LogisticRegression(C=1e-6, class_weight={0: 1.0, 1: 1.5})
     made = protect(table, target="y", learner=learner, eta=0.1, bounds=BOUNDS, insecure_seed=1)
-    assert made.released.settings == checked_form(learner).settings
+    assert made.released.settings == require_form(learner).settings
     save(made.released, tmp_path / "m.json")
     assert load(tmp_path / "m.json").settings == made.released.settings
     # The trial has the same settings: a penalty that leaves nothing is seen in its log loss.
@@ -165,7 +165,7 @@ def test_a_weighted_record_moves_the_sums_no_further(release):
             leaves, whole = np.arange(30) % 3, {"clip": 0.1, "units": 20}
             return leaf_sums(residuals, leaves, 3, weights=weight, **whole) * 0.1 / 2**20
         lengths = lengths_of(rows, 0.2)
-        total = clipped_sum(NumberRows(rows), residuals, lengths, clip=0.1, weights=weight)
+        total = clip_and_sum(NumberRows(rows), residuals, lengths, clip=0.1, weights=weight)
         total[-1] *= 0.2
         return total
 

@@ -17,11 +17,11 @@ from memberbound.release.all_rows import label_model, marginals, measurements, t
 from memberbound.release.all_rows.bounds import Categories, Range
 from memberbound.release.all_rows.cells import (
     FORMATS,
-    as_declared,
+    cast_to_declared,
     declared_writing,
+    detect_format,
     format_cells,
     public_column,
-    written_as,
 )
 from memberbound.release.all_rows.marginals import LabelledRows
 from memberbound.release.all_rows.synthetic import fit_synthetic
@@ -190,9 +190,9 @@ def test_how_a_value_is_written(values, expected):
 
 def test_few_odd_values_do_not_decide_how_a_column_is_written():
     counts = np.array([900.0, 0, 0, 0, 5.0, 0, 0, 0])
-    assert written_as(counts, 3.0) == "0"
-    assert written_as(np.array([500.0, 400, 0, 0, 5, 0, 0, 0]), 3.0) == "1"
-    assert written_as(np.array([9.0, 0, 0, 0, 0, 500, 0, 0]), 3.0) == "day"
+    assert detect_format(counts, 3.0) == "0"
+    assert detect_format(np.array([500.0, 400, 0, 0, 5, 0, 0, 0]), 3.0) == "1"
+    assert detect_format(np.array([9.0, 0, 0, 0, 0, 500, 0, 0]), 3.0) == "day"
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ def test_impossible_requests_are_refused(table, options, problem):
 def test_a_type_that_cannot_be_made_stops_no_release():
     """Arrow has no cast from numbers to times of day; the noise was drawn by then."""
     drawn = pd.Series([0.25, 0.5])
-    assert as_declared(drawn, pa.time64("us")).tolist() == [0.25, 0.5]
+    assert cast_to_declared(drawn, pa.time64("us")).tolist() == [0.25, 0.5]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memberbound.release.all_rows.boosting import binned_columns
+from memberbound.release.all_rows.boosting import column_bins
 from memberbound.release.all_rows.bounds import Categories, Range
 from memberbound.release.all_rows.cells import public_column
 from memberbound.release.all_rows.encoder import ColumnCode, Encoder, Scaling
@@ -26,7 +26,7 @@ EDGES = (-3.0, 0.0, 1.5, 5.0)
 
 
 def bins(code: ColumnCode) -> Beside:
-    return binned_columns(Encoder((code,)))[0].cells
+    return column_bins(Encoder((code,)))[0].cells
 
 
 SCALING = Scaling(-2.0, 5.0, 1.0, 0.5, 0.5)

@@ -44,7 +44,7 @@ from memberbound.release.noise import (
     COARSE,
     SAMPLER_ASSUMPTION,
     SIMPLE_ERROR,
-    checked_eta,
+    check_eta_range,
     snap_to_grid,
 )
 from memberbound.release.randomness import SECURE, RandomSource
@@ -296,7 +296,7 @@ class Budget:
     ) -> Budget:
         """Return the largest budget that keeps η, including its slack."""
         total, parts = (slack.total, slack.parts) if isinstance(slack, Slack) else (slack, ())
-        goal = checked_eta(eta)
+        goal = check_eta_range(eta)
         # Round so that ½ + goal is a double: a request for 60 % gives 60 %, not 60.00…01 %.
         goal = min(goal, (0.5 + goal) - 0.5)
 

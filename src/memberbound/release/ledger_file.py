@@ -37,7 +37,7 @@ from memberbound.files import (
 from memberbound.numerics.rounding import double_above, root_up
 from memberbound.release.budget import Budget
 from memberbound.release.derivation import LedgerPlace, json_digest
-from memberbound.release.noise import checked_eta
+from memberbound.release.noise import check_eta_range
 
 _FORMAT = "memberbound-ledger/1"
 #: Reserve for the slack of all releases: at most this, and at most this share of the limit's η.
@@ -99,7 +99,7 @@ class Ledger:
         >>> folder = tempfile.TemporaryDirectory()
         >>> ledger = Ledger.create(folder.name + "/ledger.json", limit_eta=0.1)
         >>> budget = Budget.for_eta(0.05, slack=1e-9)
-        >>> with entered(ledger, "protect", "logistic model", 0.05) as reserve:
+        >>> with ledger_entry(ledger, "protect", "logistic model", 0.05) as reserve:
         ...     reserve(budget)
         >>> ledger = Ledger.read(ledger.path)
         >>> [entry.state for entry in ledger.releases], round(ledger.left_eta, 3)
@@ -116,7 +116,7 @@ class Ledger:
     def create(cls, path: str | os.PathLike[str], limit_eta: float) -> Ledger:
         """Create a ledger with a permanent limit."""
         target = _resolve(check_output(Path(path), name="ledger", formats=(".json",)))
-        eta = checked_eta(limit_eta)
+        eta = check_eta_range(limit_eta)
         slack = min(_SLACK, eta * _SLACK_SHARE)
         budget = Budget.for_eta(eta, slack=slack)
         ledger = cls(target, eta, budget.mu, slack)
@@ -304,7 +304,7 @@ def ledger_assumptions(releases: tuple[LedgerEntry, ...]) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def entered(
+def ledger_entry(
     ledger: object,
     command: str,
     what: str,
@@ -327,7 +327,7 @@ def entered(
     written = () if out is None else (_resolve(out), _resolve(f"{os.fspath(out)}.certificate.json"))
     if file_path is not None and file_path in written:
         raise InputError(f"out must not overwrite the ledger, got {str(out)!r}.")
-    requested = checked_eta(eta)
+    requested = check_eta_range(eta)
     name = Path(table).name if isinstance(table, (str, os.PathLike)) else None
     reserved: list[str] = []
 
@@ -446,7 +446,7 @@ def read_entry(content: Any) -> LedgerEntry:
     if entry.state not in get_args(EntryState):
         raise ValueError(f"unknown state {entry.state!r}")
     Budget(_number(entry.mu), _number(entry.slack))
-    checked_eta(_number(entry.eta))
+    check_eta_range(_number(entry.eta))
     texts = (entry.id, entry.time, entry.command, entry.what)
     optional = (entry.unit, entry.out, entry.table, entry.previous, entry.release_sha256)
     given = (text for text in optional if text is not None)

@@ -219,7 +219,7 @@ class NormExponentialNoise:
 NoiseLaw = GaussianNoise | NormExponentialNoise
 
 
-def checked_eta(eta: float) -> float:
+def check_eta_range(eta: float) -> float:
     """Check that η is in (0, ½) and return it."""
     value = finite_number("eta", eta)
     if not 0 < value < 0.5:
@@ -241,7 +241,7 @@ def izzo_constant(eta: float, moment: float = 2.0) -> float:
         >>> round(izzo_constant(0.1, moment=2))
         3795
     """
-    eta, order = checked_eta(eta), finite_number("moment", moment)
+    eta, order = check_eta_range(eta), finite_number("moment", moment)
     if order < 1:
         raise InputError(f"moment must be at least 1, got {moment!r}.")
     base = (6.16 if order >= 2 else 7.5) / eta
@@ -261,7 +261,7 @@ def norm_exponential_constant(eta: float) -> float:
         4.481
     """
     # The slack leaves room for the rounding of the law's own distance.
-    return 1.0 / -math.log1p(-down(2 * checked_eta(eta), 64))
+    return 1.0 / -math.log1p(-down(2 * check_eta_range(eta), 64))
 
 
 # ── The grid of released values, which removes leakage through floating point ─────────────────────

@@ -49,7 +49,7 @@ from memberbound.errors import InputError, fraction, positive, whole_number
 from memberbound.files import write_table
 from memberbound.learners.learner import Learner
 from memberbound.quantities import NO_LEAK, confident, decimals, percent, significant
-from memberbound.release.all_rows.learner_forms import checked_form, other_learners
+from memberbound.release.all_rows.learner_forms import other_learners, require_form
 from memberbound.release.all_rows.trials import PrivateTraining
 from memberbound.tables.records import read_secret_columns
 from memberbound.tables.table import Table as OpenTable
@@ -452,7 +452,7 @@ def _rehearse_replacement(
     source = Path(members).name if isinstance(members, (str, os.PathLike)) else "TABLE"
     best: Replacement | None = None
     for learner in other_learners(evidence.task):
-        training = PrivateTraining(target, checked_form(learner), _REPLACEMENT_ETA, {})
+        training = PrivateTraining(target, require_form(learner), _REPLACEMENT_ETA, {})
         try:
             # Only a rehearsal: this model is discarded; a real release draws fresh noise.
             model = training.fit(table, seed)

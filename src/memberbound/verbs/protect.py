@@ -35,12 +35,12 @@ from memberbound.errors import InputError
 from memberbound.learners.refits import Scheduler, connect
 from memberbound.leaves import load_leaf
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range, forms_of, read_bounds
-from memberbound.release.all_rows.learner_forms import PRIVATE_LEARNERS, LearnerForm, checked_form
+from memberbound.release.all_rows.learner_forms import PRIVATE_LEARNERS, LearnerForm, require_form
 from memberbound.release.all_rows.models import MODEL_ENDINGS, PrivateModel
 from memberbound.release.all_rows.trials import PrivateTraining
-from memberbound.release.ledger_file import entered
+from memberbound.release.ledger_file import ledger_entry
 from memberbound.release.model_quality import ReleaseScore
-from memberbound.release.noise import checked_eta
+from memberbound.release.noise import check_eta_range
 from memberbound.release.saving import save
 from memberbound.tables.records import Records, read_secret_columns
 from memberbound.verbs.protection import Protection, check_request, unit_and_seed_notes
@@ -122,10 +122,10 @@ def protect(
         True
     """
     # Check the request before opening the table.
-    checked_eta(eta)
+    check_eta_range(eta)
     public = read_bounds(bounds)
     default = "ridge" if isinstance(public.get(target), Range) else "logistic"
-    form = LearnerForm(default) if learner is None else checked_form(learner)
+    form = LearnerForm(default) if learner is None else require_form(learner)
     if form.factory is not None and (scheduler is not None or client is not None):
         raise InputError("scheduler takes linear models and boosting, not a network.")
     if ledger is not None and form.factory is not None:
@@ -156,7 +156,9 @@ def protect(
         advance = progress or (lambda _done, _total: None)
         advance(0, 2)
         training = PrivateTraining(target, form, eta, public, tune)
-        with entered(ledger, "protect", f"{form.name} model", eta, out, table=source) as reserve:
+        with ledger_entry(
+            ledger, "protect", f"{form.name} model", eta, out, table=source
+        ) as reserve:
             released = training.fit(table, seed, reserve)
             if out is not None:
                 save(released, Path(out), force=force)

@@ -50,7 +50,7 @@ from memberbound.release.half.statistics import (
     total,
 )
 from memberbound.release.model_quality import usefulness_notes
-from memberbound.release.noise import checked_eta
+from memberbound.release.noise import check_eta_range
 from memberbound.release.saving import save
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.recipe import labels_of
@@ -138,7 +138,7 @@ def protect_half(
         >>> result.calibration.certificate.value <= 0.05
         True
     """
-    checked_eta(eta)
+    check_eta_range(eta)
     if pairs is not None:
         whole_number("pairs", pairs, at_least=2)
     if (target is None) == (statistic is None):

@@ -29,7 +29,7 @@ from memberbound.learners.refits import Scheduler, connect
 from memberbound.release.all_rows.bounds import forms_of, read_bounds
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
 from memberbound.release.calibration import VECTOR_ENDINGS
-from memberbound.release.ledger_file import entered
+from memberbound.release.ledger_file import ledger_entry
 from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
 from memberbound.tables.records import read_secret_columns
@@ -107,7 +107,7 @@ def summarize(
             memory=memory,
             spread=None if cluster is None else cluster.spread,
         )
-        with entered(ledger, "summarize", statistic, eta, out, table=source) as reserve:
+        with ledger_entry(ledger, "summarize", statistic, eta, out, table=source) as reserve:
             released = release_table_statistic(
                 table,
                 statistic,

@@ -47,7 +47,7 @@ from memberbound.learners.holdout import (
 from memberbound.learners.refits import Scheduler, connect
 from memberbound.quantities import Certificate, decimals, marked, percent
 from memberbound.release.all_rows.bounds import forms_of, read_bounds, read_statements
-from memberbound.release.all_rows.cells import NumberCells, as_declared
+from memberbound.release.all_rows.cells import NumberCells, cast_to_declared
 from memberbound.release.all_rows.marginals import ReleasedColumn
 from memberbound.release.all_rows.rules import Rules
 from memberbound.release.all_rows.rules_section import read_rules
@@ -57,7 +57,7 @@ from memberbound.release.all_rows.synthetic import (
     fit_synthetic,
 )
 from memberbound.release.budget import Budget
-from memberbound.release.ledger_file import entered
+from memberbound.release.ledger_file import ledger_entry
 from memberbound.release.randomness import source_from_seed
 from memberbound.release.saving import save
 from memberbound.tables.columns import Values
@@ -318,7 +318,9 @@ def synthesize(
                 "records unless given): new rows are made in memory."
             )
         drawn = source_from_seed(seed)
-        with entered(ledger, "synthesize", "synthetic table", eta, out, table=source) as reserve:
+        with ledger_entry(
+            ledger, "synthesize", "synthetic table", eta, out, table=source
+        ) as reserve:
             model = fit_synthetic(
                 records.select(rules.measured(records.columns)),
                 eta=eta,
@@ -371,7 +373,7 @@ def _cast_columns(frame: pd.DataFrame, records: Records, model: SyntheticTable) 
     typed = {}
     for name in frame.columns:
         kind = None if name in model.identifiers else records.types.get(name)
-        typed[name] = as_declared(frame[name], kind, forms.get(name, "any"))
+        typed[name] = cast_to_declared(frame[name], kind, forms.get(name, "any"))
     return frame.assign(**typed)
 
 

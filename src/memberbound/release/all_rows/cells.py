@@ -270,7 +270,7 @@ def format_cells(values: Values) -> IntArray:
     return cells
 
 
-def written_as(noisy: FloatArray, scale: float) -> Writing:
+def detect_format(noisy: FloatArray, scale: float) -> Writing:
     """Return the format of a column's numbers, from the noisy counts of formats."""
     counts = np.maximum(noisy[: len(FORMATS)], 0.0)
     dates = FORMATS.index("day")
@@ -345,7 +345,7 @@ def _edges(
 # ── Back to the types that the table had ──────────────────────────────────────────────────────────
 
 
-def as_declared(column: pd.Series[Any], kind: object, form: Form = "any") -> pd.Series[Any]:
+def cast_to_declared(column: pd.Series[Any], kind: object, form: Form = "any") -> pd.Series[Any]:
     """Cast drawn values to a declared type, or return them unchanged if it cannot hold them.
 
     Numbers are written with a decimal comma if that is the declared decimal mark.

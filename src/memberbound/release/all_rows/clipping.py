@@ -50,7 +50,7 @@ def row_lengths(squares: FloatArray, terms: int, intercept: float) -> FloatArray
     return np.asarray(np.maximum(lengths, _SHORTEST))
 
 
-def clipped_residuals(
+def clip_residuals(
     residuals: FloatArray, lengths: FloatArray, clip: float, starts: IntArray | None = None
 ) -> FloatArray:
     """Scale residuals to v = w·r with ‖x‖·‖v‖ ≤ clip for every record, exactly (claim 2).

@@ -18,9 +18,9 @@ from memberbound.learners.learner import Labels
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.bounds import Bounds, forms_of, read_bounds
-from memberbound.release.all_rows.learner_forms import checked_form
+from memberbound.release.all_rows.learner_forms import require_form
 from memberbound.release.all_rows.training import fit_private
-from memberbound.release.noise import checked_eta
+from memberbound.release.noise import check_eta_range
 from memberbound.release.randomness import source_from_seed
 from memberbound.tables.columns import Values, read_value
 from memberbound.tables.records import Records, read_records
@@ -176,8 +176,8 @@ class MembershipPrivate(PrivateEstimator):
         ``sample_weight`` are secret numbers, one per row, clipped to [0, 1]: divide
         them by a public maximum.
         """
-        checked_eta(self.eta)
-        form = checked_form(self.estimator)
+        check_eta_range(self.eta)
+        form = require_form(self.estimator)
         if form.pipeline:
             warnings.warn(
                 "the pipeline's own preprocessing would look at secret rows: it is replaced by a "

@@ -21,7 +21,7 @@ from memberbound.errors import one_of
 from memberbound.numerics.rounding import FloatArray, IntArray
 from memberbound.release.all_rows.clipping import (
     BLOCK_ROWS,
-    clipped_residuals,
+    clip_residuals,
     on_grid,
     path_sensitivity,
     row_lengths,
@@ -163,7 +163,7 @@ def _score_grid(theta: FloatArray) -> FloatArray:
     return np.asarray(np.rint(theta / step) * step)
 
 
-def clipped_sum(
+def clip_and_sum(
     block: EncodedBlock,
     residuals: FloatArray,
     lengths: FloatArray,
@@ -179,7 +179,7 @@ def clipped_sum(
     which increases no norm.  Summands are truncated to multiples of ``step``.  All other rounding
     errors of the sum are covered by :func:`path_sensitivity`.
     """
-    clipped = clipped_residuals(residuals, lengths, clip, starts)
+    clipped = clip_residuals(residuals, lengths, clip, starts)
     if weights is not None:
         clipped *= weights[:, None]
     if step:
@@ -289,14 +289,14 @@ class TrainingRows:
         return residuals if self.weights is None else residuals * (self.weights[rows, None] > 0)
 
 
-def _clipped_rows(rows: TrainingRows, radius: float, step: float) -> FloatArray:
+def _sum_clipped_rows(rows: TrainingRows, radius: float, step: float) -> FloatArray:
     """Sum the shard's rows, each clipped to the radius."""
     total = 0.0
     for cut in rows.cuts():
         block, persons = rows.features[cut], rows.persons
         weights = np.ones(block.shape[0]) if persons is None else persons.weights[cut]
         lengths = row_lengths(block.squares(), block.shape[1], 0.0)
-        clipped = clipped_residuals(weights[:, None], lengths, radius, rows.starts(cut))
+        clipped = clip_residuals(weights[:, None], lengths, radius, rows.starts(cut))
         total = total + block.transpose_dot(np.trunc(clipped / step) * step)[:, 0]
     return np.asarray(total)
 
@@ -312,7 +312,7 @@ def measure_centre(rows: Shards[TrainingRows], share: BudgetShare, *, records: i
     """
     sums = share.sums(sensitivity=path_sensitivity(_MEAN_RADIUS, records))
     step = summand_step(_MEAN_RADIUS, records)
-    noisy = sums.measure(rows.sum(_clipped_rows, _MEAN_RADIUS, step))
+    noisy = sums.measure(rows.sum(_sum_clipped_rows, _MEAN_RADIUS, step))
     # From here on nothing but the noisy sum is used: post-processing.
     signal = np.square(noisy / sums.scale)
     return on_grid(noisy / records * signal / (1.0 + signal))
@@ -347,7 +347,7 @@ def _gradient(rows: TrainingRows, loss: Loss, descent: Descent, iterate: _Iterat
         lengths = row_lengths(squares, block.shape[1], descent.intercept)
         scores = block @ theta[:-1] + offset
         residuals = rows.residuals(loss, scores, cut)
-        total += clipped_sum(
+        total += clip_and_sum(
             block,
             residuals,
             lengths,

@@ -3,7 +3,7 @@
 The score of a group of the target is an intercept plus an effect per bin of every column.  Effects
 are fitted once, by penalised Newton steps, so that drawn rows have the measured (bin, group)
 counts.  One noisy histogram of scores and hits calibrates their size, and the intercepts are
-tied to the measured group counts.
+tie_intercepts to the measured group counts.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class LabelModel:
         """Return the probabilities of the groups from sums of effects."""
         return softmax(self.intercepts + self.factor * additive)
 
-    def tied(self, additive: FloatArray, shares: FloatArray) -> LabelModel:
+    def tie_intercepts(self, additive: FloatArray, shares: FloatArray) -> LabelModel:
         """Adjust the intercepts such that drawn rows have these shares of groups."""
         intercepts = np.log(shares)
         for _ in range(60):
@@ -81,7 +81,7 @@ class LabelModel:
                 break
         return replace(self, intercepts=intercepts - intercepts.max())
 
-    def sharpened(self, rows: float) -> LabelModel:
+    def sharpen_effects(self, rows: float) -> LabelModel:
         """Enlarge the effects, the more so the fewer rows are outside the main group.
 
         Labels that follow the scores more closely than real ones help a model trained on
@@ -99,7 +99,7 @@ class LabelModel:
         for start in range(0, rows, _ROWS):
             cut = slice(start, start + _ROWS)
             additive[cut] = self.additive([place[cut] for place in bins])
-        likely = self.tied(additive, groups / groups.sum()).likely(additive)
+        likely = self.tie_intercepts(additive, groups / groups.sum()).likely(additive)
         drawn = np.zeros(rows, dtype=np.int64)
         left = draws.permutation(rows)
         for group in range(len(groups) - 1):
@@ -353,7 +353,7 @@ def calibrate(
     excess = (1 - average) * counts[:, 1] - average * counts[:, 0]
     best, chosen = -np.inf, model
     for factor in _FACTORS:
-        tried = replace(model, factor=float(factor)).tied(additive, shares)
+        tried = replace(model, factor=float(factor)).tie_intercepts(additive, shares)
         likely = softmax(tried.intercepts + factor * additive)
         hits = likely[np.arange(len(guess)), guess]
         rate = np.bincount(bins, hits, minlength=size) / drawn

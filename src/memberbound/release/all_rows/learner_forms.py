@@ -109,7 +109,7 @@ def private_form(learner: object) -> str | None:
     return "network" if form is None and network_factory(learner) is not None else form
 
 
-def checked_form(learner: object) -> LearnerForm:
+def require_form(learner: object) -> LearnerForm:
     """Return the private form of a learner; raise if it has none."""
     name, factory = private_form(learner), network_factory(learner)
     if name is None:

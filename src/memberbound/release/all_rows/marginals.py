@@ -89,7 +89,7 @@ def pair_counts(
     return chosen.counts([(0, 1)], maps)[0]
 
 
-def labelled_rows(shard: Records, features: Sequence[Cells], target: Cells | None) -> LabelledRows:
+def label_rows(shard: Records, features: Sequence[Cells], target: Cells | None) -> LabelledRows:
     """Discretise some rows."""
     kind = np.dtype(np.min_scalar_type(max(column.count for column in features)))
     codes = large_array((len(features), shard.rows), kind, shard.memory)

@@ -50,7 +50,7 @@ from memberbound.release.all_rows.probabilities import (
 from memberbound.release.all_rows.training import prepare
 from memberbound.release.budget import Budget, BudgetShare, NoisySums
 from memberbound.release.derivation import Derivation, SampledSteps
-from memberbound.release.noise import checked_eta
+from memberbound.release.noise import check_eta_range
 from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.release.release_file import Writer, safetensors, tensor_writer
 from memberbound.tables.columns import Values
@@ -88,7 +88,7 @@ class NetworkBudget(Budget):
     def calibrate(cls, eta: float, paid: Budget, sample_rate: float, steps: int) -> NetworkBudget:
         """Return the budget with the least noise that keeps η, given the shares already spent."""
         beside = _as_step(paid.shares)
-        goal = EtaTarget(down(checked_eta(eta) - paid.slack, 4))
+        goal = EtaTarget(down(check_eta_range(eta) - paid.slack, 4))
         sigma = calibrated_noise_multiplier(goal, sample_rate, steps, "replace-one", beside=beside)
         made = DpSgd(sigma, sample_rate, steps)
         budget = cls(
@@ -355,5 +355,5 @@ def fit_network(
         )
         model = model.rescale(*line)
     return PrivateNetwork(
-        encoder, code, model, budget, len(records), source.secure, checked_eta(eta), name
+        encoder, code, model, budget, len(records), source.secure, check_eta_range(eta), name
     )

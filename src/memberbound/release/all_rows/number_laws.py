@@ -120,7 +120,7 @@ class NumberLaw:
                 collected = -1.0
             elif weight >= goal:
                 parts = max(1, min(round(weight / goal), _MOST_PARTS))
-                cuts += self._aligned(np.linspace(low, high, parts + 1))[1:].tolist()
+                cuts += self._align_edges(np.linspace(low, high, parts + 1))[1:].tolist()
             else:
                 collected += weight
                 if collected >= goal:
@@ -128,7 +128,7 @@ class NumberLaw:
                     collected = 0.0
         return np.unique([*cuts, float(edges[-1])])
 
-    def _aligned(self, edges: FloatArray) -> FloatArray:
+    def _align_edges(self, edges: FloatArray) -> FloatArray:
         """Align edges half a step below a possible value."""
         if self.step <= 0:
             return edges
@@ -244,7 +244,7 @@ def find_octaves(grid: FloatArray, scale: float) -> Octaves | None:
         # Keep other decimals only next to numbers that are kept.
         if another == kind or any(abs(cell - near) <= 1 for cell in run for near in kept):
             kept |= set(run.tolist())
-    formats = _believed_formats(grid, scale, kept, kind, family)
+    formats = _select_formats(grid, scale, kept, kind, family)
     counts = np.zeros(NUMBER_CELLS)
     for believed in formats:
         counts[_ORDER[believed]] += grid[_ORDER[believed], believed]
@@ -256,7 +256,7 @@ def find_octaves(grid: FloatArray, scale: float) -> Octaves | None:
     return Octaves(cells, np.maximum(counts[cells], least), spread, FORMATS[formats[-1]])
 
 
-def _believed_formats(
+def _select_formats(
     grid: FloatArray, scale: float, octaves: set[int], best: int, family: range
 ) -> list[int]:
     """Return the formats above the noise in these octaves, the finest one last."""
@@ -371,7 +371,9 @@ def _peaks(noisy: FloatArray, scale: float) -> list[IntArray]:
     return peaks
 
 
-def _spread(noisy: FloatArray, scale: float, total: float, free: NDArray[np.bool_]) -> FloatArray:
+def _share_out(
+    noisy: FloatArray, scale: float, total: float, free: NDArray[np.bool_]
+) -> FloatArray:
     """Distribute a total over the free cells: evenly, unless halves differ by more than noise.
 
     Bisects repeatedly, from the whole down to single cells.
@@ -407,7 +409,7 @@ def fit_law(octaves: Octaves, zoom: ZoomCells, noisy: FloatArray, scale: float) 
     weights, taken = np.zeros(zoom.count), np.zeros(zoom.count, dtype=bool)
     for run in _peaks(noisy, scale):
         total = float(noisy[run].sum())
-        weights[run] = _spread(noisy[run], scale, total, np.ones(len(run), dtype=bool))
+        weights[run] = _share_out(noisy[run], scale, total, np.ones(len(run), dtype=bool))
         taken[run] = True
     needed = _REST_SCALES[0] if taken.mean() < _NARROW else _REST_SCALES[1]
     least = _LEAST_WEIGHT * float(octaves.counts.sum())
@@ -425,11 +427,11 @@ def fit_law(octaves: Octaves, zoom: ZoomCells, noisy: FloatArray, scale: float) 
             continue
         free = ~taken[inside]
         weights[inside] += np.where(free, least, 0.0)
-        weights[inside] += _spread(noisy[inside], scale, max(rest, 0.0), free)
-    return NumberLaw(octaves.writing, zoom.edges, _with_margins(weights), taken)
+        weights[inside] += _share_out(noisy[inside], scale, max(rest, 0.0), free)
+    return NumberLaw(octaves.writing, zoom.edges, _add_margins(weights), taken)
 
 
-def _with_margins(weights: FloatArray) -> FloatArray:
+def _add_margins(weights: FloatArray) -> FloatArray:
     """Add a small weight beyond both ends, because noise hides the ends of the numbers."""
     held, least = weights > 0, _LEAST_WEIGHT * float(weights.sum())
     for order in (slice(None), slice(None, None, -1)):

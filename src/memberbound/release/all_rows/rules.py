@@ -81,7 +81,7 @@ class Implication:
         """The columns that it is about."""
         return (self.column, *(condition.column for condition in self.conditions))
 
-    def violated(self, read: Reader) -> Mask:
+    def breaks(self, read: Reader) -> Mask:
         """Return for every row whether it breaks the rule."""
         mask = read(self.column).positions([self.label]) < 0
         for condition in self.conditions:
@@ -138,7 +138,7 @@ class Derivation:
         texts = np.array([label or None for label in derived.texts], dtype=object)
         return pd.Series(texts[derived.codes], dtype=object)
 
-    def violated(self, read: Reader) -> Mask:
+    def breaks(self, read: Reader) -> Mask:
         """Return for every row whether it breaks the rule."""
         derived = self.values(read(self.source))
         labels = [label_of(label, self.form) for label in derived.texts]
@@ -162,7 +162,7 @@ class Order:
         """The columns that it is about."""
         return (self.first, self.second)
 
-    def violated(self, read: Reader) -> Mask:
+    def breaks(self, read: Reader) -> Mask:
         """Return a mask of the rows that break the rule; dates are not compared to numbers."""
         first, second = read(self.first), read(self.second)
         return np.asarray((first.numbers > second.numbers) & (first.dates == second.dates))
@@ -262,9 +262,7 @@ class Rules:
 
         It is for the owner of the rows only.
         """
-        shares = {
-            str(r): float(np.mean(r.violated(table.__getitem__))) for r in self.between_columns
-        }
+        shares = {str(r): float(np.mean(r.breaks(table.__getitem__))) for r in self.between_columns}
         for name in self.unique:
             values = table[name]
             given = len(values) - int(values.absent.sum())
@@ -314,13 +312,13 @@ class _Rows:
 
     def follow(self, rule: Implication) -> bool:
         """Apply a rule to the rows that break it, and return whether there were any."""
-        mask = rule.violated(self.read)
+        mask = rule.breaks(self.read)
         self.put(rule.column, mask, rule.number, rule.label)
         return bool(mask.any())
 
     def raise_second(self, order: Order) -> None:
         """Raise the second column of a pair to the first if it is below."""
-        mask = order.violated(self.read)
+        mask = order.breaks(self.read)
         first, second = self.read(order.first), self.read(order.second)
         raised = first.numbers[mask]
         known = second.numbers[~np.isnan(second.numbers)]

@@ -31,7 +31,7 @@ from memberbound.release.all_rows.private_columns import (
 )
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Slack
 from memberbound.release.calibration import Calibration, Release
-from memberbound.release.noise import GaussianNoise, checked_eta
+from memberbound.release.noise import GaussianNoise, check_eta_range
 from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.tables.cells import Beside, Intervals, Labels, Rest
 from memberbound.tables.persons import Persons
@@ -124,7 +124,7 @@ def release_table_statistic(
     calibration = Calibration(
         GaussianNoise(scale, len(values)),
         budget.certificate(secure=source.secure),
-        checked_eta(eta),
+        check_eta_range(eta),
         statistic,
         0,
         details,

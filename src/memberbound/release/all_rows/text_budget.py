@@ -12,7 +12,7 @@ from memberbound.release.all_rows.networks import NetworkBudget
 from memberbound.release.all_rows.text_training import TextTraining, record_reach
 from memberbound.release.budget import Budget, Slack
 from memberbound.release.derivation import Derivation, Measurement, SampledSteps
-from memberbound.release.noise import COARSE, SAMPLER_ASSUMPTION, checked_eta
+from memberbound.release.noise import COARSE, SAMPLER_ASSUMPTION, check_eta_range
 
 _DOCUMENT = (
     "A record is a document. Neighbours differ in one document, which is replaced; the number of "
@@ -52,7 +52,7 @@ class TextBudget(NetworkBudget):
     ) -> TextBudget:
         """Return the budget with the least noise that keeps η over all steps."""
         slack = Slack(weights * training.steps)
-        if slack.total >= checked_eta(eta):
+        if slack.total >= check_eta_range(eta):
             raise InputError(
                 f"eta must be above what floating-point noise of {weights} weights adds, "
                 f"got {eta!r}: take a smaller rank."

@@ -1,4 +1,4 @@
-"""Pairs of columns: score them, select a forest and further pairs, and draw rows that fit them."""
+"""Pairs of columns: score them, select a forest and further pairs, and draw consistent rows."""
 
 from __future__ import annotations
 
@@ -12,39 +12,40 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.marginals import IntArray, ReleasedColumn, draw
 from memberbound.tables.persons import PERSON_UNITS
 
-#: Mean absolute value of normal noise that a projection leaves: half of √(2/π).
+#: Mean absolute value of normal noise after a projection: half of √(2/π).
 _NOISE_LEFT = math.sqrt(0.5 / math.pi)
-#: Further pairs must promise this many times what noise adds to them.
+#: The gain of further pairs must be this multiple of the error from noise.
 _FURTHER_PRICE = 2.0
 #: … and their scores must exceed it by this many noise scales.
 _SCORE_SCALES = 2.0
-#: Rows drawn for every row that is kept, where weights choose among them.
+#: Number of rows drawn per kept row, for resampling by weight.
 _DRAWN_PER_ROW = 3
-#: Rows that are drawn at once.
+#: Number of rows drawn at once.
 _ROWS_AT_ONCE = 200_000
-#: Rounds of raking, and how far one table may raise the weight of a row.
+#: Rounds of raking, and maximum factor of a row's weight per table.
 _ROUNDS, _LARGEST_FACTOR = 8, 4.0
-#: No row weighs more than this many average rows.
+#: Maximum weight of a row, relative to the average.
 _LARGEST_WEIGHT = 30.0
 
 
 def pair_score(counts: FloatArray, expected: FloatArray) -> float:
-    """Return Σ|count - expected|, exact: what is expected is rounded to units of 2^-20.
+    """Return Σ|count - expected|, exactly: expected counts are rounded to units of 2^-20.
 
-    Guarantee: replacing a record moves it by at most 2.
+    Guarantee: replacing a record changes it by at most 2.
     """
     return float(np.abs(counts - np.rint(expected * PERSON_UNITS) / PERSON_UNITS).sum())
 
 
 def noise_price(scale: float, cells: int) -> float:
-    """Return what noise of a scale adds to the distance of an estimated table, about."""
+    """Return the approximate error of an estimated table due to noise of this scale."""
     return _NOISE_LEFT * scale * cells
 
 
 def select_forest(scores: FloatArray) -> list[tuple[int, int | None]]:
-    """Return (column, parent) of the best forest, parents first, from an upper triangle of scores.
+    """Select the best forest from an upper triangle of scores.
 
-    Scores below 0 are not used.  The column with most neighbours is the root of its tree.
+    Returns (column, parent), parents first.  Scores below 0 are not used.  The column with most
+    neighbours is the root of its tree.
     """
     from scipy.sparse import csgraph
 
@@ -96,7 +97,7 @@ def share_noise(sizes: Sequence[int], weights: Sequence[float] = ()) -> FloatArr
 def select_further(
     scores: FloatArray, score_scale: float, cells: FloatArray, scale_of_one: float, most: int
 ) -> list[int]:
-    """Return the pairs whose scores promise most, less what noise costs if all are measured.
+    """Select the pairs with the largest total score, minus the cost of noise if all are measured.
 
     ``score_scale`` is the noise of the scores, ``scale_of_one`` that of the counts of a single
     pair; with m pairs it is √m times as large.
@@ -116,31 +117,31 @@ def select_further(
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Consistent counts of two columns, and what of their cells is counted."""
+    """Consistent counts of two columns, with the maps from their cells."""
 
     first: int
     second: int
     counts: FloatArray
-    #: From the cells of the first and the second column to rows and columns of the counts.
+    #: Maps from the cells of the first and second column to rows and columns of the counts.
     maps: tuple[IntArray, IntArray]
 
     def places(self, cells: Sequence[IntArray]) -> IntArray:
-        """Return the place of every row in the flat table."""
+        """Return the index of every row in the flat table."""
         rows, columns = self.maps[0][cells[self.first]], self.maps[1][cells[self.second]]
         return np.asarray(rows * self.counts.shape[1] + columns)
 
 
 @dataclass(frozen=True, eq=False)
 class PairModel:
-    """Rows whose pairs of columns have the measured counts.
+    """A model of rows that reproduces the measured counts of pairs of columns.
 
-    Rows are drawn along a forest of pairs.  Where further pairs were measured, rows are weighted
+    Rows are drawn along a forest of pairs.  If further pairs were measured, rows are weighted
     until all pairs fit (raking: the law nearest to the forest's that has these marginals), and
     drawn again by weight.
     """
 
     columns: tuple[ReleasedColumn, ...]
-    #: A column, and the pair of its parent and itself; parents first.
+    #: Columns with the pair of parent and column, parents first.
     forest: tuple[tuple[int, Pair | None], ...]
     further: tuple[Pair, ...] = ()
 
@@ -150,7 +151,7 @@ class PairModel:
         return (*(pair for _, pair in self.forest if pair is not None), *self.further)
 
     def cells(self, rows: int, draws: np.random.Generator) -> list[IntArray]:
-        """Return cells of all columns for new rows."""
+        """Draw cells of all columns for new rows."""
         pieces = []
         for start in range(0, rows, _ROWS_AT_ONCE):
             count = min(_ROWS_AT_ONCE, rows - start)
@@ -191,7 +192,7 @@ class PairModel:
 
 
 def _rake_rows(weights: FloatArray, tables: Sequence[tuple[IntArray, FloatArray]]) -> None:
-    """Multiply weights of rows, table by table, such that their sums are as wanted."""
+    """Rake weights of rows, table by table, to the given sums."""
     for places, counts in tables:
         wanted = counts * (len(weights) / max(float(counts.sum()), 1e-9))
         reached = np.bincount(places, weights, minlength=len(counts))

@@ -25,7 +25,7 @@ from memberbound.numerics.means import log_error_shared, mean_upper, zeros_certi
 from memberbound.numerics.roots import fixed_order, least_scale, least_whole
 from memberbound.numerics.rounding import FloatArray, down, up
 from memberbound.quantities import percent, significant
-from memberbound.release.noise import SAMPLER_ASSUMPTION, checked_eta
+from memberbound.release.noise import SAMPLER_ASSUMPTION, check_eta_range
 from memberbound.threads import ONE_AT_A_TIME, no_warnings
 
 if TYPE_CHECKING:
@@ -325,7 +325,7 @@ def check_eta(eta: float, game: SubsetGame) -> float:
     An attacker who is always right gains min(k/N, 1 - k/N) over the likelier answer, so a larger η
     holds for the statistic without noise.
     """
-    value = checked_eta(eta)
+    value = check_eta_range(eta)
     if value >= game.largest_gain:
         raise InputError(
             f"eta must be below {significant(game.largest_gain, 'lower')} where {game.size} of "

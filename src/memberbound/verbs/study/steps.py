@@ -39,9 +39,9 @@ from memberbound.numerics.rounding import FloatArray, double_above, down, sum_up
 from memberbound.quantities import significant
 from memberbound.release.all_rows.bounds import forms_of
 from memberbound.release.all_rows.learner_forms import (
-    checked_form,
     other_learners,
     private_form,
+    require_form,
 )
 from memberbound.release.all_rows.training import fit_private
 from memberbound.release.randomness import InsecureSource
@@ -535,7 +535,7 @@ def protect_every_record(context: Context, progress: Progress) -> Finding:
     """Protect the study's learner with noise on all rows; a refusal is the step's answer."""
     name = context.question.learner
     learner = (
-        name if private_form(name) else private_form(context.learner()) or checked_form(name).name
+        name if private_form(name) else private_form(context.learner()) or require_form(name).name
     )
     finding = _released_model(context, "noise-every", learner)
     progress(1, 1)
