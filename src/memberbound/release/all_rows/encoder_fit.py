@@ -20,7 +20,7 @@ from memberbound.release.all_rows.bounds import Bounds, Categories, Range
 from memberbound.release.all_rows.clipping import (
     BLOCK_ROWS,
     GRID,
-    clipped_residuals,
+    clip_residuals,
     on_grid,
     path_sensitivity,
     row_lengths,
@@ -264,6 +264,6 @@ def _clipped_means(
         weights = np.ones(block.shape[1]) if persons is None else persons.weights[cut]
         lengths = row_lengths(np.einsum("ij,ij->j", block, block), len(block), 0.0)
         starts = None if persons is None else persons.starts_within(cut)
-        clipped = clipped_residuals(weights[:, None], lengths, radius, starts)[:, 0]
+        clipped = clip_residuals(weights[:, None], lengths, radius, starts)[:, 0]
         total += block @ (np.trunc(clipped / step) * step)
     return total

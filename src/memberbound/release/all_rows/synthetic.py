@@ -2,17 +2,17 @@
 
 What is measured, with noise, in this order (proofs/synthetic-tables.md):
 
-1. what columns hold, where no bounds say it: their *cells* (:mod:`.cells`);
+1. columns without bounds, to define their *cells* (:mod:`.cells`);
 2. the target: its *groups*;
 3. the cells of columns that have many, to merge them into *bins*;
 4. every column's bins with the target's groups;
-5. for every pair of columns how far it is from independence: one number, from which a *forest* of
+5. for every pair of columns its distance from independence, from which a *forest* of
    pairs is selected at the resolution that the noise of a pair allows;
 6. the pairs of the forest;
-7. for every other pair how far it is from what the forest predicts, and the pairs that are far;
-8. how often a model of the target is right at which score.
+7. for every other pair its distance from the forest's prediction, and the most distant pairs;
+8. the accuracy of a model of the target, by score.
 
-How the budget is shared is a function of public numbers: :func:`budget_shares`.  New rows are drawn
+The budget is divided by public numbers alone: :func:`budget_shares`.  New rows are drawn
 from the noisy numbers alone: post-processing.
 """
 
@@ -32,7 +32,7 @@ from memberbound.quantities import Certificate
 from memberbound.release.all_rows.bounds import Bounds, Categories, read_bounds
 from memberbound.release.all_rows.cells import FORMATS, MOST_CELLS
 from memberbound.release.all_rows.label_model import SCORE_BINS, LabelModel
-from memberbound.release.all_rows.marginals import ReleasedColumn, draw, labelled_rows
+from memberbound.release.all_rows.marginals import ReleasedColumn, draw, label_rows
 from memberbound.release.all_rows.measurements import (
     MOST_COUNTED,
     MOST_PAIR_CELLS,
@@ -67,10 +67,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class SyntheticTable:
-    """Everything that was released about a table, and rows drawn from it.
+    """Everything released about a table, from which rows can be drawn.
 
-    Guarantee: nothing here was computed from the secret table without noise that was paid for; so
-    any number of rows may be drawn, and anything done with them.
+    Guarantee: every number is public or charged to the privacy budget; so
+    any number of rows may be drawn and used in any way.
     """
 
     names: tuple[str, ...]
@@ -87,7 +87,7 @@ class SyntheticTable:
 
     @property
     def certificate_(self) -> Certificate:
-        """What is promised."""
+        """The certificate."""
         certificate = self.budget.certificate(secure=self.budget.source.secure)
         return replace(certificate, theorems=tuple(sorted({*certificate.theorems, "X25"})))
 
@@ -106,17 +106,17 @@ class SyntheticTable:
 
     @property
     def columns(self) -> tuple[ReleasedColumn, ...]:
-        """The columns beside the target."""
+        """The columns other than the target."""
         return self.model.columns
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """The pairs of columns whose joint law was measured."""
+        """The pairs of columns with a measured joint law."""
         names = [column.cells.name for column in self.columns]
         return tuple((names[pair.first], names[pair.second]) for pair in self.model.measured)
 
     def sample(self, rows: int, source: RandomSource) -> pd.DataFrame:
-        """Return new rows, with the names and the order of the columns of the table."""
+        """Draw new rows, with the table's column names and order."""
         import pandas as pd
 
         draws = np.random.default_rng([int(word) for word in source.words(4)])
@@ -138,14 +138,14 @@ class SyntheticTable:
 
 @dataclass(frozen=True, eq=False)
 class SyntheticRows:
-    """Rows that were drawn, and what they were drawn from."""
+    """Drawn rows, with their model."""
 
     frame: pd.DataFrame
     model: SyntheticTable
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """The endings of the files that it can be written to."""
+        """The supported file endings."""
         return TABLE_ENDINGS
 
     def certificate_fields(self) -> dict[str, object]:
@@ -165,7 +165,7 @@ class SyntheticRows:
         return table_writer(self.frame, path)
 
 
-# ── The order of what is counted ──────────────────────────────────────────────────────────────────
+# ── The sequence of measurements ──────────────────────────────────────────────────────────────────
 
 
 @np.errstate(all="ignore")  # no record decides whether numpy warns
@@ -179,20 +179,20 @@ def fit_synthetic(
     source: RandomSource = SECURE,
     reserve: Callable[[Budget], None] | None = None,
 ) -> SyntheticTable:
-    """Count a secret table with noise such that η holds for every record of it.
+    """Measure a secret table with noise such that η holds for every record.
 
     With ``unit`` a record is all rows with one value in that column.  ``reserve`` is called with
     the budget before any noise is drawn (a ledger).
 
-    Guarantee: whoever knows all other records and sees everything in the result gains at most
-    ``eta`` over guessing which of two records was in the table: for every record of any table,
-    replace-one, without any confidence level.
+    Guarantee: an attacker who knows all others and sees everything in the result gains at most
+    ``eta`` over guessing which of two records was in the table, with certainty for every record,
+    replace-one.
     Theorem: X25 (proofs/synthetic-tables.md), with ``unit`` X26 (proofs/persons.md).
     Assumes: the number of rows (with ``unit``: of persons), the columns' names and types and the
     given bounds are public.
     Numerics: counts, scores and sums of residuals are exact; μ and the slack are fixed before the
-    table is looked at.
-    Edge cases: numbers beyond a range count as its end; values that few people share are drawn as
+    table is read.
+    Edge cases: numbers are clipped to the range of their column; rare values are drawn as
     ``other``; columns of identifiers get fresh numbers, columns of free text are left out.
     """
     names = tuple(records.columns)
@@ -220,7 +220,7 @@ def fit_synthetic(
     large = sum(map(is_large, features))
     shares = budget_shares(count, mu, len(features), large, target=target is not None)
     measuring = Measurements(
-        records.shards.map(labelled_rows, features, goal),
+        records.shards.map(label_rows, features, goal),
         count,
         budget,
         {name: share * left for name, share in shares.items()},
@@ -244,7 +244,7 @@ def fit_synthetic(
 
 
 def _slack(records: Records, public: Bounds) -> Slack:
-    """Return the total variation of all counts, from public numbers alone."""
+    """Return the slack of all counts, from public numbers alone."""
     columns = len(records.columns)
     cells = 0
     for name in records.columns:

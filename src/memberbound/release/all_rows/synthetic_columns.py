@@ -19,9 +19,9 @@ from memberbound.release.all_rows.cells import (
     NumberCells,
     Writing,
     declared_writing,
+    detect_format,
     format_cells,
     public_column,
-    written_as,
 )
 from memberbound.release.all_rows.histograms import MOST_CLASSES, counted, noisy_identifiers
 from memberbound.release.all_rows.private_columns import (
@@ -38,7 +38,7 @@ _MOST_ROWS = 2**31
 def declare_columns(
     records: Records, bounds: Bounds, target: str | None
 ) -> tuple[dict[str, Range | Categories], dict[str, Writing]]:
-    """Return what is public about columns, and how they are written where a type says it."""
+    """Return public bounds of columns, and their formats if declared."""
     used = list(records.columns)
     public = {name: bound for name, bound in bounds.items() if name in used}
     writings: dict[str, Writing] = {}
@@ -65,7 +65,7 @@ def declare_columns(
     return public, writings
 
 
-#: Share of μ² for how numbers of columns with public ranges are written, where no type says it.
+#: Share of μ² for the formats of numeric columns with public ranges but no declared type.
 _WRITING_SHARE = 0.01
 #: Linear cells of a wide range, per noise scale that all rows together are.
 _CELL_SHARE = 1.0
@@ -78,7 +78,7 @@ def learn_cells(
     target: str | None,
     budget: Budget,
 ) -> tuple[dict[str, Cells], tuple[str, ...], tuple[str, ...]]:
-    """Return the cells of columns; the names of identifiers, and of what is left out."""
+    """Return the cells of columns, and the names of identifiers and of dropped columns."""
     unbounded = [name for name in records.columns if name not in public]
     named = [name for name in unbounded if name != target]
     identifiers = noisy_identifiers(records, named, budget)
@@ -99,7 +99,9 @@ def learn_cells(
         share = budget.take("how numbers are written", _WRITING_SHARE)
         formats = share.sums(sensitivity=HISTOGRAM_MOVES, times=len(unwritten))
         counts = zip(unwritten, records.shards.sum(_format_counts, unwritten), strict=True)
-        paid = {name: written_as(formats.measure(exact), formats.scale) for name, exact in counts}
+        paid = {
+            name: detect_format(formats.measure(exact), formats.scale) for name, exact in counts
+        }
         writings = {**writings, **paid}
     signal = budget.mu * len(records) / math.sqrt(2.0 * len(records.columns))
     linear = int(min(max(_CELL_SHARE * signal, LINEAR), MOST_LINEAR))
@@ -122,6 +124,6 @@ def learn_cells(
 
 
 def _format_counts(shard: Records, names: Sequence[str]) -> FloatArray:
-    """Return how many records write their numbers in which format, column by column."""
+    """Count records by format of their numbers, column by column."""
     cells = (format_cells(shard.columns[name]) for name in names)
     return np.array([counted(places, len(FORMATS) + 1, shard.persons) for places in cells])

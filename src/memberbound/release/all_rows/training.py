@@ -56,7 +56,7 @@ from memberbound.release.all_rows.probabilities import (
 )
 from memberbound.release.all_rows.trainers import Trainer, trainer_of
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, BudgetShare, Slack
-from memberbound.release.noise import checked_eta
+from memberbound.release.noise import check_eta_range
 from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.tables.records import Records, read_records
 from memberbound.tables.shards import Shards
@@ -176,7 +176,7 @@ def fit_private(
         )
         model = model.rescale(*line)
     return PrivateModel(
-        encoder, code, model, budget, count, source.secure, checked_eta(eta), learner, settings
+        encoder, code, model, budget, count, source.secure, check_eta_range(eta), learner, settings
     )
 
 
@@ -212,7 +212,7 @@ def prepare(
     open_target = target not in public
     target_bound = public.get(target)
     # The slack is not known yet; it hardly changes μ.
-    mu = 2.0 * float(special.ndtri(0.5 + checked_eta(eta)))
+    mu = 2.0 * float(special.ndtri(0.5 + check_eta_range(eta)))
     settled = settled_bounds(public, features, rows, mu, classes=open_target)
     slack = _slack(features, settled, target_bound, classifier=classifier, draws=draws)
     budget = Budget.for_eta(
