@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from memberbound.errors import InputError, MemberboundError, import_optional
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.all_rows.boosting import BinnedColumn, BoostedModel, binned_columns
+from memberbound.release.all_rows.boosting import BinnedColumn, BoostedModel, column_bins
 from memberbound.release.all_rows.clipping import GRID, LARGEST_FEATURE, on_grid
 from memberbound.release.all_rows.encoder import ColumnCode
 from memberbound.release.all_rows.histograms import (
@@ -300,7 +300,7 @@ _Column = _Numbers | _Texts
 def _columns(model: PrivateModel) -> list[_Column]:
     """Return the graph's columns, which compute each column's contribution to the scores."""
     if isinstance(model.model, BoostedModel):
-        parts = zip(binned_columns(model.encoder), model.model.tables, strict=True)
+        parts = zip(column_bins(model.encoder), model.model.tables, strict=True)
         return [_boosted_column(bins, table) for bins, table in parts]
     ends = np.cumsum([code.width for code in model.encoder.used])[:-1]
     weights = np.split(model.model.coefficients, ends)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from memberbound.errors import one_of
 from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray, IntArray
-from memberbound.release.all_rows.clipping import clipped_residuals
+from memberbound.release.all_rows.clipping import clip_residuals
 from memberbound.release.all_rows.encoder import ColumnCode, Encoder
 from memberbound.release.all_rows.gradient import MOST_DRAWS, TrainingRows
 from memberbound.release.all_rows.histograms import FIXED_CELLS, MISSING
@@ -75,7 +75,7 @@ class Boosting:
         about 2·clip·rounds·rate·√columns/(μ·rows), for any number of rounds: so that is
         fixed, and the rate is chosen such that this noise is at most of order one.
         """
-        binned, most = binned_columns(encoder), settings.leaves or _MORE_LEAVES
+        binned, most = column_bins(encoder), settings.leaves or _MORE_LEAVES
         draws = loss.outputs * sum(column.leaf_count(most) for column in binned)
         signal = mu * records / math.sqrt(len(binned))
         rounds = settings.rounds or max(1, min(_ROUNDS, MOST_DRAWS // draws))
@@ -166,7 +166,7 @@ class BinnedColumn:
         return np.concatenate([runs, count + np.arange(self.count - self.ordered)])
 
 
-def binned_columns(encoder: Encoder) -> list[BinnedColumn]:
+def column_bins(encoder: Encoder) -> list[BinnedColumn]:
     """Return the bins of the used columns, in the order of the tables."""
     return [BinnedColumn(code) for code in encoder.used]
 
@@ -175,7 +175,7 @@ def bins_of(
     encoder: Encoder, read: Mapping[str, Values], memory: int | None = None
 ) -> NDArray[np.generic]:
     """Return the bins of parsed columns, (rows, columns); on disk beyond ``memory``."""
-    columns = binned_columns(encoder)
+    columns = column_bins(encoder)
     kind = np.min_scalar_type(max(column.count for column in columns))
     rows = len(read[columns[0].code.name])
     bins = large_array((len(columns), rows), np.dtype(kind), memory)
@@ -227,7 +227,7 @@ class BoostedModel:
     def from_dict(cls, fields: Mapping[str, Any], encoder: Encoder) -> BoostedModel:
         """Restore the model from the fields of :meth:`to_dict`."""
         tables = tuple(np.array(table, dtype=np.float64) for table in fields["tables"])
-        parts = binned_columns(encoder)
+        parts = column_bins(encoder)
         outputs = tables[0].shape[-1]
         if [table.shape for table in tables] != [(part.count, outputs) for part in parts]:
             raise ValueError("tables do not fit the columns")
@@ -263,7 +263,7 @@ def leaf_sums(
     if residuals.shape[1] == 1 and starts is None:
         kept = np.clip(scaled, -largest, largest)
     else:
-        kept = clipped_residuals(scaled, np.ones(len(scaled)), largest, starts)
+        kept = clip_residuals(scaled, np.ones(len(scaled)), largest, starts)
     # Neither weights up to 1 nor truncation towards zero increase a residual's norm.
     columns = np.trunc(kept if weights is None else kept * weights[:, None]).T
     return np.column_stack([np.bincount(leaves, column, count) for column in columns])
@@ -351,7 +351,7 @@ def boost(
     Numerics: clipped residuals are whole numbers and their sums exact; noisy sums are on a grid.
     Edge cases: records of weight 0 have no effect.
     """
-    binned = binned_columns(encoder)
+    binned = column_bins(encoder)
     columns = len(binned)
     units = min(_UNITS, 52 - records.bit_length())
     sums = share.sums(sensitivity=math.ldexp(2.0, units), times=boosting.rounds * columns)

@@ -399,15 +399,15 @@ class Measurements:
         fitted = fit_label_model(model.columns, self.groups, bins, numbers=numbers)
         additive = fitted.additive(bins)
         shares = self.groups / self.groups.sum()
-        fitted = fitted.tied(additive, shares)
+        fitted = fitted.tie_intercepts(additive, shares)
         cuts = score_cuts(fitted, additive)
         sums = self.sums(_CALIBRATION, sensitivity=HISTOGRAM_MOVES)
         maps = [column.bin_of_cell for column in model.columns]
         noisy = sums.measure(self.rows.sum(hit_counts, fitted, maps, cuts))
         fitted = calibrate(fitted, additive, self.groups, cuts, (noisy, sums.scale))
         if not numbers:
-            fitted = fitted.sharpened(self.records * (1 - float(shares.max())))
-        return fitted.tied(additive, shares)
+            fitted = fitted.sharpen_effects(self.records * (1 - float(shares.max())))
+        return fitted.tie_intercepts(additive, shares)
 
 
 def _group_counts(rows: LabelledRows, count: int) -> FloatArray:
