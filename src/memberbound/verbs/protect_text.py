@@ -36,8 +36,8 @@ from memberbound.learners.language_models import check_folder, load_language_mod
 from memberbound.leaves import load_leaf
 from memberbound.quantities import Certificate, decimals, marked, percent, significant
 from memberbound.release.budget import Budget, CurveReadings
-from memberbound.release.ledger_file import entered
-from memberbound.release.noise import checked_eta
+from memberbound.release.ledger_file import ledger_entry
+from memberbound.release.noise import check_eta_range
 from memberbound.release.randomness import source_from_seed
 from memberbound.tables.texts import Documents, read_secret_documents
 
@@ -229,7 +229,7 @@ def protect_text(
         memberbound protect-text --lm base --texts letters.jsonl --out safe --resume
     """
     # Check the request before the documents are read.
-    checked_eta(eta)
+    check_eta_range(eta)
     if insecure_seed is not None:
         whole_number("insecure_seed", insecure_seed, at_least=0)
     base = check_folder(str(lm), "lm")
@@ -273,7 +273,7 @@ def protect_text(
     }
     stored = files.open_run(target, settings, resume=resume)
     state = stored.state(run.adapted.size)
-    reserving = entered(
+    reserving = ledger_entry(
         ledger, "protect-text", "adapters", eta, target, table=texts, entry_id=stored.entry_id
     )
     with reserving as reserve:

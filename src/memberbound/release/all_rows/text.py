@@ -36,7 +36,7 @@ from memberbound.release.all_rows.text_training import (
     train_adapters,
 )
 from memberbound.release.calibration import Calibration
-from memberbound.release.noise import GaussianNoise, checked_eta
+from memberbound.release.noise import GaussianNoise, check_eta_range
 from memberbound.release.randomness import RandomSource
 from memberbound.release.release_file import Writer, tensor_writer
 from memberbound.tables.texts import Documents
@@ -70,7 +70,7 @@ def default_training(
 
     Edge cases: so few records that noise drowns any gradient are refused.
     """
-    mu = 2 * float(special.ndtri(0.5 + checked_eta(eta)))
+    mu = 2 * float(special.ndtri(0.5 + check_eta_range(eta)))
     if records * mu < _LEAST_SIGNAL:
         raise InputError(
             f"texts must have at least {math.ceil(_LEAST_SIGNAL / mu)} records (documents, or "
@@ -263,7 +263,7 @@ class TextRun:
     budget: TextBudget = field(init=False)
 
     def __post_init__(self) -> None:
-        checked_eta(self.eta)
+        check_eta_range(self.eta)
         with ONE_AT_A_TIME, no_warnings:
             self.adapted = AdaptedModel(self.model, self.training.rank, language_losses)
             check_model(self.adapted, self.training.length)
