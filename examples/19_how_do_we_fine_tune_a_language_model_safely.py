@@ -51,7 +51,5 @@ with TemporaryDirectory() as folder:
     given = {"lm": place / "base", "texts": place / "letters.jsonl", "out": place / "safe"}
     safe = mb.protect_text(**given, length=12, canaries=50, steps=20, insecure_seed=0)
     print(safe.sentence)
-    print(f"{safe.documents} documents, {safe.weights} trained weights, σ = {safe.sigma:.2f}")
-    for what in ("base", "released", "usual"):
-        print(f"loss, {what}: {getattr(safe, f'loss_{what}'):.2f} (owner only)")
+    print(safe.summary())
     print(safe.one_run.sentence)
