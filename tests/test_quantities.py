@@ -388,6 +388,10 @@ ELSEWHERE = {
     "report/drawing.py": "pixels",
     "tables/coarsening.py": "edges of bins, part of a recipe",
     "subset/mixtures.py": "an integer weight",
+    "numerics/decimal_normal.py": "a recomputed number, rounded up in decimals",
+    "release/verification.py": "numbers of checks, which the checks themselves compare exactly",
+    "release/text_files.py": "settings of the steps, on the model card",
+    "release/all_rows/text_training.py": "a number of documents",
 }
 FORMAT = re.compile(r"\.\d+[gfe%]|^[gfe%]$|\.\d+$|\.\{")
 SCRIPT = re.compile(r"toFixed|toPrecision|Math\.round")

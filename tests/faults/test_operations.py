@@ -66,7 +66,9 @@ def test_planted_defects_are_caught(asked, words):
 
 def test_every_verb_is_tried():
     # protect-text needs PyTorch; tests/verbs/test_protect_text.py stops and continues it.
-    assert {*(name.split()[0] for name in SCENARIOS), "serve", "protect-text"} == set(VERBS)
+    # verify writes nothing; tests/verbs/test_verify.py gives it damaged files.
+    elsewhere = {"serve", "protect-text", "verify"}
+    assert {*(name.split()[0] for name in SCENARIOS)} | elsewhere == set(VERBS)
 
 
 # ── workers that are killed ───────────────────────────────────────────────────────────────────────

@@ -107,8 +107,11 @@ def test_predictions_of_a_tree_on_public_rows(people: pd.DataFrame) -> None:
         ({"target": "ill", "method": "some"}, "one of"),
         ({"target": "ill", "learner": "random-forest"}, "query rows"),
         ({"statistic": "median"}, "one of"),
-        ({"target": "ill", "method": "crowd"}, "no sum over records"),
-        ({"statistic": "quantiles", "columns": ["age"], "method": "crowd"}, "no sum over records"),
+        ({"target": "ill", "method": "crowd"}, "not a sum over records"),
+        (
+            {"statistic": "quantiles", "columns": ["age"], "method": "crowd"},
+            "not a sum over records",
+        ),
         ({"statistic": "histogram"}, "one column"),
         ({"statistic": "mean", "learner": "ridge"}, "apply to a model"),
         ({"target": "ill", "size": 0}, "size must be"),

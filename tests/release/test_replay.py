@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import numpy as np
@@ -41,6 +42,8 @@ from memberbound.release.randomness import InsecureSource
 from memberbound.tables import columns, records
 
 synthesizing = importlib.import_module("memberbound.verbs.synthesize")
+#: The owner's figures, which nothing here looks at.
+UNSAID = SimpleNamespace(shortcoming=None)
 ROWS = 240
 #: Small tables have something to learn only at a large η; the sums do not depend on it.
 ETA = 0.45
@@ -357,7 +360,7 @@ def replay(monkeypatch, release, world, table):
     """Return all that is observable when the noise forgets the table, and the sums."""
     monkeypatch.setattr(private_columns, "count_column", without_names)
     measure_every_part(monkeypatch)
-    monkeypatch.setattr(synthesizing, "_fidelity", lambda *_: None)  # for the owner of the rows
+    monkeypatch.setattr(synthesizing, "_fidelity", lambda *_: UNSAID)  # for the owner of the rows
     return replayed(monkeypatch, lambda: observed(release, world, table))
 
 
@@ -844,7 +847,7 @@ WIDE = {
 @pytest.mark.parametrize("form", WIDE)
 def test_the_width_of_a_type_is_not_declared(monkeypatch, form):
     """numpy chooses it by the longest value, and Arrow that of codes by the number of words."""
-    monkeypatch.setattr(synthesizing, "_fidelity", lambda *_: None)
+    monkeypatch.setattr(synthesizing, "_fidelity", lambda *_: UNSAID)
     seen = set()
     for word in (b"a", b"a long word"):
         table = WIDE[form](word)

@@ -46,7 +46,7 @@ def test_the_recommended_replacement_is_what_protect_delivers() -> None:
 
 @pytest.mark.parametrize(
     ("rows", "learner"),
-    [(2500, LogisticRegression()), (300, DecisionTreeClassifier(random_state=0))],
+    [(2500, LogisticRegression()), (150, DecisionTreeClassifier(random_state=0))],
     ids=["no leak shown", "too few rows"],
 )
 def test_without_a_leak_or_enough_rows_nothing_is_replaced(rows, learner) -> None:

@@ -11,7 +11,7 @@ from tests.oracle.training import PUBLIC, people
 import memberbound
 from memberbound.errors import InputError
 from memberbound.release.saving import certificate_path, verified
-from memberbound.report.charts import marginals_chart
+from memberbound.report.answer_charts import marginals_chart
 from memberbound.verbs.synthesize import synthesize
 
 ROWS = 6000

@@ -22,6 +22,7 @@ from statistics import NormalDist
 from memberbound._version import __version__
 from memberbound.errors import InputError, MemberboundError, shorten
 from memberbound.faces.terminal import print_text
+from memberbound.quantities import decimals
 
 _PREFIX = "memberbound-traceback-"
 #: Maximum number of stored tracebacks; the oldest are deleted first.
@@ -106,8 +107,8 @@ def _suggest_eta(problem: BaseException) -> str | None:
         joined = " ".join(sys.argv).replace("--epsilon=", "--epsilon ").split()
         epsilon = float(joined[joined.index("--epsilon") + 1])
         if 0 < epsilon < 50:
-            eta = int(_eta_of_normal_noise(epsilon, 1e-5) * 1e4) / 1e4
-            told = f"--epsilon: --eta {eta:g} is ε = {epsilon:g} at δ = 1e-5, one record replaced"
+            eta = decimals(_eta_of_normal_noise(epsilon, 1e-5), "lower", 4)
+            told = f"--epsilon: --eta {eta} is ε = {epsilon} at δ = 1e-5, one record replaced"
     return f"{verb} takes --eta, not {told} (memberbound explain translates)."
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from memberbound.learners.examples import Examples
 from memberbound.learners.learner import Labels
 from memberbound.numerics.rounding import FloatArray
+from memberbound.quantities import decimals
 from memberbound.tables.columns import Values
 from memberbound.threads import no_warnings, one_thread
 
@@ -70,7 +71,8 @@ class HoldoutScore:
         if not self.scores:
             if self.estimate > self.chance:
                 return None
-            return f"predict no better than a constant ({self.name} {self.estimate:.3f})"
+            found = decimals(self.estimate, "estimate", 3)
+            return f"predict no better than a constant ({self.name} {found})"
         return find_shortcoming(self.scores, self.constant, usual)
 
 
@@ -227,19 +229,19 @@ def find_shortcoming(
         True
     """
     main = next(name for name in ("R²", "AUC", "accuracy") if name in scores)
+
+    def both(name: str) -> str:
+        own, other = (decimals(found[name], "estimate", 3) for found in (scores, constant))
+        return f"({name} {own} against {other})"
+
     if scores[main] <= constant[main]:
         if main == "AUC":
-            return f"rank people worse than a constant (AUC {scores[main]:.3f})"
-        return (
-            f"predict no better than a constant ({main} {scores[main]:.3f} against "
-            f"{constant[main]:.3f})"
-        )
+            auc = decimals(scores[main], "estimate", 3)
+            return f"rank people worse than a constant (AUC {auc})"
+        return f"predict no better than a constant {both(main)}"
     worse = _LOG_LOSS in scores and scores[_LOG_LOSS] > constant[_LOG_LOSS]
     if worse and (usual is None or usual.get(_LOG_LOSS, math.inf) < constant[_LOG_LOSS]):
-        return (
-            f"predict worse than a constant (log loss {scores[_LOG_LOSS]:.3f} against "
-            f"{constant[_LOG_LOSS]:.3f})"
-        )
+        return f"predict worse than a constant {both(_LOG_LOSS)}"
     return None
 
 

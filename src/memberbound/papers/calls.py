@@ -21,8 +21,8 @@ class Call:
         >>> call = Call("memberbound.papers.beyond.eta_from_pmp")
         >>> call.signature
         'eta_from_pmp(epsilon)'
-        >>> print(call.example.splitlines()[0])
-        >>> from memberbound.papers.beyond import eta_from_pmp
+        >>> call.example.splitlines()[0].removeprefix(">>> ")
+        'from memberbound.papers.beyond import eta_from_pmp'
     """
 
     path: str

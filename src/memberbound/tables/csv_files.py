@@ -127,18 +127,16 @@ def csv_view(
     """
     name, stored = str(path), engine.plain_path(path)
     notes: tuple[str, ...] = ()
-    if codec is None:
-        with _unpacking(name):
-            codec, note = _detect(stored, secret=secret)
-        notes = (f"{path.name} {note}",) if note else ()
-    if notes or codec != "utf-8" or _must_unpack(path, secret=secret):
-        lenient = notes and codec != "utf-16"
-        stored = _unpack(engine, path, name, codec, WINDOWS_BYTES if lenient else "strict")
-    with _open(stored) as stream:
-        head = stream.read(_LONGEST_HEADER + 1)
-        header = _read_header(head, name, _DELIMITER_OF[_ending(path)])
-        chunks = itertools.chain([head], iter(partial(stream.read, _CHUNK), b""))
-        other_ends, repeats = scan_lines(chunks, header.line, header.end)
+    if (codec or "utf-8") != "utf-8" or _must_unpack(path, secret=secret):
+        stored = _unpack(engine, path, name, codec)
+    with _unpacking(name):
+        try:
+            header, other_ends, repeats = _scan(stored, name, strict=codec is None)
+        except UnicodeDecodeError:
+            codec, note = _other_codec(stored, secret=secret)
+            notes = (f"{path.name} {note}",)
+            stored = _unpack(engine, stored, name, codec, detected=True)
+            header, other_ends, repeats = _scan(stored, name, strict=False)
     # The name of a single column may be a value of it.
     notes += _header_notes(path.name, repeats) if len(header.columns) > 1 else ()
     found = CsvFormat(header.delimiter, notes)
@@ -197,43 +195,65 @@ def _write_copy(engine: Engine, parts: Iterable[bytes]) -> Path:
     return plain
 
 
-def _detect(path: Path, *, secret: bool) -> tuple[str, str]:
-    """Return the codec of a file and, unless that is UTF-8, a note about it."""
-    with _open(path) as stream:
-        head = stream.read(_CHUNK)
-        if head.startswith(_UTF_16):
-            return "utf-16", "was read as UTF-16"
-        decoder = codecs.getincrementaldecoder("utf-8")()
-        try:
-            for chunk in itertools.chain([head], iter(partial(stream.read, _CHUNK), b"")):
+def _scan(path: Path, name: str, *, strict: bool) -> tuple[_Header, bool, list[int]]:
+    """Read a file once: its header, whether line ends differ, and lines that repeat the header.
+
+    Raises:
+        UnicodeDecodeError: ``strict``, and the file is not UTF-8.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+
+    def checked(chunks: Iterable[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            if strict:
                 decoder.decode(chunk)
+            yield chunk
+        if strict:
             decoder.decode(b"", final=True)
-        except UnicodeDecodeError:
-            other = (
-                "holds bytes that are not UTF-8, read" if secret else "is not UTF-8 and was read"
-            )
-            note = f"{other} as Windows-1252; if that is wrong, name its encoding"
-            return "utf-8" if secret else "cp1252", note
-    return "utf-8", ""
+
+    with _open(path) as stream:
+        head = stream.read(_LONGEST_HEADER + 1)
+        chunks = checked(itertools.chain([head], iter(partial(stream.read, _CHUNK), b"")))
+        first = next(chunks)
+        header = _read_header(first, name, _DELIMITER_OF[_ending(Path(name))])
+        return header, *scan_lines(itertools.chain([first], chunks), header.line, header.end)
+
+
+def _other_codec(path: Path, *, secret: bool) -> tuple[str, str]:
+    """Return the codec of a file that is not UTF-8, and a note about it."""
+    with _open(path) as stream:
+        if stream.read(2) in _UTF_16:
+            return "utf-16", "was read as UTF-16"
+    other = "holds bytes that are not UTF-8, read" if secret else "is not UTF-8 and was read"
+    note = f"{other} as Windows-1252; if that is wrong, name its encoding"
+    return "utf-8" if secret else "cp1252", note
 
 
 def detect_codec(path: Path) -> str:
     """Return the codec in which all of a CSV file can be decoded, with :data:`WINDOWS_BYTES`."""
-    return _detect(path, secret=False)[0]
-
-
-def _unpack(engine: Engine, path: Path, name: str, codec: str, errors: str) -> Path:
-    """Return a copy of a CSV file without compression, in UTF-8."""
-    decoder = codecs.getincrementaldecoder(codec)(errors)
     try:
-        with _unpacking(name), _open(path) as packed:
-            chunks = iter(partial(packed.read, _CHUNK), b"")
-            texts = itertools.chain(
-                map(decoder.decode, chunks), (decoder.decode(b"", final=True) for _ in "1")
-            )
+        _scan(path, str(path), strict=True)
+    except UnicodeDecodeError:
+        return _other_codec(path, secret=False)[0]
+    return "utf-8"
+
+
+def _unpack(
+    engine: Engine, path: Path, name: str, codec: str | None, *, detected: bool = False
+) -> Path:
+    """Return a copy of a CSV file without compression, in UTF-8; None for a codec copies bytes."""
+    lenient = detected and codec != "utf-16"
+    with _unpacking(name), _open(path) as packed:
+        chunks = iter(partial(packed.read, _CHUNK), b"")
+        if codec is None:
+            return _write_copy(engine, chunks)
+        decoder = codecs.getincrementaldecoder(codec)(WINDOWS_BYTES if lenient else "strict")
+        last = (decoder.decode(b"", final=True) for _ in range(1))
+        try:
+            texts = itertools.chain(map(decoder.decode, chunks), last)
             return _write_copy(engine, (text.encode() for text in texts))
-    except UnicodeError:
-        raise _wrong_codec(name, codec) from None
+        except UnicodeError:
+            raise _wrong_codec(name, codec) from None
 
 
 @contextmanager
