@@ -16,6 +16,7 @@ from optional import Later
 torch, transformers = Later("torch"), Later("transformers")
 
 from memberbound.release.all_rows import text_training  # noqa: E402
+from memberbound.release.all_rows.text import TextRun  # noqa: E402
 from memberbound.release.all_rows.text_adapters import (  # noqa: E402
     AdaptedModel,
     check_model,
@@ -159,8 +160,21 @@ def test_a_replaced_record_moves_a_sum_by_at_most_two_clips(persons):
                 other[first:last] = [np.full(LENGTH, value)] * (last - first)
                 changed = sampled_sum(adapted, TextRecords(other, LENGTH, starts), sample, clip)
                 moved.append(np.linalg.norm(changed - before))
-    assert max(moved) <= 2 * record_reach(clip, len(documents))
+    assert max(moved) <= 2 * record_reach(clip, len(records))
     assert max(moved) > clip  # and one record matters
+
+
+def test_what_is_published_does_not_tell_how_many_documents_persons_have():
+    """Five persons with one document more: the noise and the record stay the same, to the bit."""
+    found = []
+    for documents in (40, 41):
+        records = TextRecords(some_documents(documents), LENGTH, np.array([0, 3, 4, 9, 20]))
+        run = TextRun(gpt2(), training_of(), records, 0.1, "person", seed=1)
+        found.append((run.scale, run.budget.derivation(len(records), ("X31",))))
+    assert found[0] == found[1]
+    alone = [TextRecords(some_documents(n), LENGTH) for n in (40, 41)]
+    scales = [TextRun(gpt2(), training_of(), records, 0.1, seed=1).scale for records in alone]
+    assert scales[0] != scales[1]  # the number of documents is public there, and enters
 
 
 def test_a_document_that_overflows_has_no_influence():

@@ -48,6 +48,7 @@ _OWN_EYES = (
 )
 #: With fewer canaries no floor above 0 can be shown.
 _FEWEST_CANARIES = 10
+_OWNER_ONLY = ("loss_base", "loss_released", "loss_usual", "one_run", "warnings")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -76,13 +77,7 @@ class TextProtection(CertifiedAnswer):
     one_run: OmitEmpty[OneRun | None] = None
     out: str | None = None
     warnings: tuple[str, ...] = ()
-    owner_only: tuple[str, ...] = (
-        "loss_base",
-        "loss_released",
-        "loss_usual",
-        "one_run",
-        "warnings",
-    )
+    owner_only: tuple[str, ...] = _OWNER_ONLY
     #: A ``PrivateText`` of the leaf.
     released: Any = field(metadata=INTERNAL)
 
@@ -307,6 +302,8 @@ def protect_text(
         out=None if out is None else str(out),
         warnings=(*_notes(documents, insecure_seed), _OWN_EYES),
         released=released,
+        # How many documents the persons have is secret.
+        owner_only=(*_OWNER_ONLY, *(() if unit is None else ("documents",))),
     )
 
 

@@ -269,15 +269,14 @@ class TextRun:
             check_model(self.adapted, self.training.length)
         weights = self.adapted.size
         budget = TextBudget.for_training(self.eta, self.training, weights, self.unit)
-        documents = len(self.records.documents)
-        self.budget = budget.describe_steps(self.training, documents, weights)
+        self.budget = budget.describe_steps(self.training, len(self.records), weights)
         if self.seed is not None:
             self.budget = replace(self.budget, source=Noise(1.0, seed=self.seed).source_of(0))
 
     @property
     def scale(self) -> float:
         """Standard deviation of the noise of a coordinate of a step's sum."""
-        return self.budget.noise_scale(self.training, len(self.records.documents))
+        return self.budget.noise_scale(self.training, len(self.records))
 
     def train(
         self,

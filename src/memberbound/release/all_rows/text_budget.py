@@ -71,20 +71,20 @@ class TextBudget(NetworkBudget):
         mu: float = self.training.curve("replace-one").mu  # type: ignore[attr-defined]
         return mu
 
-    def noise_scale(self, training: TextTraining, documents: int) -> float:
+    def noise_scale(self, training: TextTraining, records: int) -> float:
         """Return the standard deviation of the noise of a coordinate of a step's sum."""
-        return up(self.training.noise_multiplier * record_reach(training.clip, documents), 2)
+        return up(self.training.noise_multiplier * record_reach(training.clip, records), 2)
 
-    def describe_steps(self, training: TextTraining, documents: int, weights: int) -> TextBudget:
+    def describe_steps(self, training: TextTraining, records: int, weights: int) -> TextBudget:
         """Return the budget with the noise of all steps, for the derivation record."""
         drawn = SampledSteps(
             "steps on samples of the records",
             "l2",
-            record_reach(training.clip, documents),
+            record_reach(training.clip, records),
             training.sample_rate,
             training.steps,
             training.steps * weights,
-            scale := self.noise_scale(training, documents),
+            scale := self.noise_scale(training, records),
             float(COARSE.steps(scale)),
             self.training.noise_multiplier,
         )

@@ -130,12 +130,13 @@ class TextRecords:
         return TextRecords([self.documents[k] for k in documents], self.length, starts, labels)
 
 
-def record_reach(clip: float, documents: int) -> float:
+def record_reach(clip: float, records: int) -> float:
     """Return how far one record can move the computed sum of a sample, from above (claim 2).
 
-    Blocks may hold a single document, and there is one incomplete block for each width.
+    ``records`` is public: persons, not their documents, whose gradients are added before the clip.
+    Blocks may hold a single record, and there is one incomplete block for each width.
     """
-    return up(path_sensitivity(clip, documents + _HALVINGS + 1, 1) - clip, 4)
+    return up(path_sensitivity(clip, records + _HALVINGS + 1, 1) - clip, 4)
 
 
 def sampled_sum(
