@@ -1,7 +1,8 @@
 """The verb ``protect-text``: fine-tune a language model so that no document can be recognised.
 
-Losses and notes are computed from the secret documents, on a trial model of four fifths of them
-that is thrown away.  They are for the owner, neither stored nor covered by the certificate.
+Losses are computed from the secret documents, on trial models of four fifths of them that are
+thrown away; notes and guesses on canaries from the documents and the release.  All of them are for
+the owner, neither stored nor covered by the certificate.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ from memberbound.release.randomness import source_from_seed
 from memberbound.tables.texts import Documents, read_secret_documents
 
 _OWN_EYES = (
-    "losses and notes are computed from the secret documents, on a trial model of four fifths of "
-    "them that is thrown away: they are for you alone, and the certificate does not cover them. Do "
-    "not publish them with the model"
+    "losses, notes and guesses on canaries are computed from the secret documents (losses on trial "
+    "models of four fifths of them, which are thrown away): they are for you alone, and the "
+    "certificate does not cover them. Do not publish them with the model"
 )
 #: With fewer canaries no floor above 0 can be shown.
 _FEWEST_CANARIES = 10
