@@ -29,6 +29,16 @@ class PlainTypes(griffe.Extension):
                 parameter.annotation = ast.unparse(_Bare().visit(ast.parse(text, mode="eval")))
 
 
+class OwnMembers(griffe.Extension):
+    """Show a function of the papers where it is defined, not in modules that import it."""
+
+    def on_module(self, *, mod: griffe.Module, **_: Any) -> None:
+        """Take imported names from the exports that are shown."""
+        if mod.path.startswith("memberbound.papers.") and mod.exports:
+            own = {name for name, member in mod.members.items() if not member.is_alias}
+            mod.exports = [name for name in mod.exports if str(name) in own]
+
+
 class Formulas(griffe.Extension):
     """Set the formulas of docstrings."""
 
