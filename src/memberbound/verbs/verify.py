@@ -27,7 +27,7 @@ from memberbound.release.verification import (
 )
 from memberbound.tables.records import read_secret_columns
 
-#: What the files cannot show, whoever checks them.
+#: Facts that the files cannot show to any verifier.
 _UNCHECKED = (
     "The noise was drawn as recorded, from secret random words, and the file holds nothing else "
     "about the table.",

@@ -53,7 +53,7 @@ _STEPS, _PASSES, _RATE, _LENGTH = 60, 4.0, 1.5, 128
 _RANKS = ((300.0, 8), (900.0, 16), (math.inf, 32))
 #: The product of the number of records and μ below which noise drowns any gradient.
 _LEAST_SIGNAL = 60.0
-#: The share of the records that a trial keeps back, as one in so many.
+#: A trial keeps back one record in this many.
 _KEPT_BACK = 5
 #: Tokens of a canary.
 _CANARY_TOKENS = 24
@@ -68,7 +68,7 @@ def default_training(
 
     What is given (``steps``, ``sample_rate``, ``rate``) is taken.
 
-    Edge cases: so few records that noise drowns any gradient are refused.
+    Edge cases: refuse a corpus whose gradients would be lost in the noise.
     """
     mu = 2 * float(special.ndtri(0.5 + check_eta_range(eta)))
     if records * mu < _LEAST_SIGNAL:
@@ -287,9 +287,9 @@ class TextRun:
     ) -> PrivateText:
         """Train and return the release.
 
-        Guarantee: whoever knows all other records and sees the result gains at most ``eta`` over
-        guessing which of two records was trained on: for every record, replace-one, without a
-        confidence level.
+        Guarantee: an attacker who knows all other records and sees the result gains at most
+        ``eta`` over guessing which of two records was trained on: for every record, replace-one,
+        without a confidence level.
         Theorem: X31 (proofs/networks.md).
         """
         noise = Noise(self.scale, seed=self.seed)
