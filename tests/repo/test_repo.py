@@ -153,3 +153,18 @@ def test_the_paper_cites_exactly_its_bibliography() -> None:
     assert cited == set(re.findall(r"^@\w+\{(\w+),", entries, flags=re.MULTILINE))
     for heading in ("Summary", "Statement of need", "State of the field", "References"):
         assert f"\n# {heading}\n" in text
+
+
+def test_links_between_pages_work_in_a_clone() -> None:
+    pages = [path for path in repository_files() if path.suffix == ".md"]
+    links = [
+        (page.relative_to(ROOT), target)
+        for page in pages
+        for target in re.findall(r"\]\(([^)\s#]+)", page.read_text("utf-8"))
+        if not re.match(r"[a-z]+:", target)
+    ]
+    assert len(links) > 300, "the pattern finds no links"
+    dead = [
+        f"{page}: {target}" for page, target in links if not (ROOT / page.parent / target).exists()
+    ]
+    assert not dead, "\n".join(dead)

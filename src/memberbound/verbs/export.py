@@ -161,8 +161,8 @@ class Export(Answer):
         else:
             of = "the settings of a study of" if what.file is None else "the release"
             lines = [
-                f"{name} about {of} {what.name}, for everybody: it holds nothing "
-                "that was computed from the rows and not paid for."
+                f"{name} about {of} {what.name}, safe to publish: each number "
+                "in it is public or paid for."
             ]
         keys = ("out", "pages", "run_id", "experiment_id", "tracking_uri", "metrics", "files")
         for key in keys:

@@ -74,7 +74,7 @@ _OWN_EYES = (
 )
 _POST_PROCESSING = (
     "Rows are drawn from noisy counts alone: whatever is done with them keeps the bound, any "
-    "number of times. That the rows are like real ones is not promised."
+    "number of times. The rows may differ from real ones in any way."
 )
 
 
@@ -177,8 +177,7 @@ class Synthesis(AllRows):
             f"Nobody who knows every other {who}, and sees this table and whatever is made of it, "
             f"is right about any {who}'s membership more than {most} of the time (guessing "
             f"blindly: 50 %). Its rows were drawn from noisy counts of {made}, of which only the "
-            f"{number}{public} are public; that conclusions from them hold for real people is not "
-            "promised."
+            f"{number}{public} are public. Conclusions drawn from them may not hold for real people."
         )
 
     def summary_rows(self) -> list[tuple[str, object]]:
