@@ -177,7 +177,8 @@ class Synthesis(AllRows):
             f"Nobody who knows every other {who}, and sees this table and whatever is made of it, "
             f"is right about any {who}'s membership more than {most} of the time (guessing "
             f"blindly: 50 %). Its rows were drawn from noisy counts of {made}, of which only the "
-            f"{number}{public} are public. Conclusions drawn from them may not hold for real people."
+            f"{number}{public} are public. Conclusions drawn from them may not hold for real "
+            "people."
         )
 
     def summary_rows(self) -> list[tuple[str, object]]:
