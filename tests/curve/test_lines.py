@@ -11,8 +11,8 @@ from memberbound.curve import (
     GaussianCurve,
     LaplaceCurve,
     PolygonCurve,
+    lines,
     mixture,
-    polygon,
     polygon_from_lines,
 )
 from memberbound.errors import InputError
@@ -90,7 +90,7 @@ def test_unusable_lines_are_refused():
 
 
 def broken_half(shrink):
-    good = polygon._half
+    good = lines._half
 
     def half(these):
         loss, mass = good(these)
@@ -102,18 +102,18 @@ def broken_half(shrink):
 @pytest.mark.parametrize("fault", ["masses", "centre", "certain"])
 def test_a_polygon_below_its_lines_is_caught(monkeypatch, fault):
     if fault == "masses":
-        monkeypatch.setattr(polygon, "_half", broken_half(1 - 1e-12))
+        monkeypatch.setattr(lines, "_half", broken_half(1 - 1e-12))
     elif fault == "centre":
-        good = polygon._total_variation
-        monkeypatch.setattr(polygon, "_total_variation", lambda a, b: good(a, b) * (1 - 1e-12))
+        good = lines._total_variation
+        monkeypatch.setattr(lines, "_total_variation", lambda a, b: good(a, b) * (1 - 1e-12))
     else:
-        good_half = polygon._half
+        good_half = lines._half
 
         def half(these):
             loss, mass = good_half(these)
             return loss[1:], mass[1:]
 
-        monkeypatch.setattr(polygon, "_half", half)
+        monkeypatch.setattr(lines, "_half", half)
     pair = ([F(1, 2), F(1, 3), F(1, 6), F(0)], [F(1, 8), F(3, 8), F(3, 8), F(1, 8)])
     knots = [0.5, 1.2]
     curve = polygon_from_lines(

@@ -6,9 +6,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from memberbound.curve import polygon
+from memberbound.curve import PolygonCurve, segments
 from memberbound.curve.families import GaussianCurve, SlackCurve
-from memberbound.curve.polygon import PolygonCurve
 
 F40 = mp.mpf
 
@@ -40,7 +39,7 @@ def exact_profile(curve, epsilon):
 @pytest.mark.parametrize("size", [50, 700])
 def test_profiles_are_at_least_the_exact_sums(monkeypatch, size, dense):
     """Both ways to add: by a matrix, and by one sweep."""
-    monkeypatch.setattr(polygon, "_DENSE", 0 if dense else 1 << 40)
+    monkeypatch.setattr(segments, "_DENSE", 0 if dense else 1 << 40)
     for seed in range(4):
         curve = curve_of(seed, size)
         at = np.concatenate([[0.0], np.linspace(0.01, 9, 25)])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from memberbound.curve import GaussianCurve, PolygonCurve
-from memberbound.curve.polygon import _DENSE, _swept
+from memberbound.curve.segments import _DENSE, _swept
 
 
 def random_polygon(seed: int, segments: int) -> PolygonCurve:

@@ -10,9 +10,9 @@ form                   what it is
 =====================  =====================================================================
 """
 
-from memberbound.curve.base import Side, TradeoffCurve
+from memberbound.curve.base import PolygonCurve, Side, TradeoffCurve, polygon_from_lines
 from memberbound.curve.families import GaussianCurve, LaplaceCurve
-from memberbound.curve.polygon import PolygonCurve, mixture, polygon_from_lines
+from memberbound.curve.mixtures import mixture
 
 __all__ = [
     "GaussianCurve",

@@ -1,4 +1,4 @@
-"""The trade-off curve: the best attacker's ROC, from which every notion is read.
+"""The trade-off curve, the best attacker's ROC, and its general form, the polygon.
 
 A curve belongs to a pair of laws of what the attacker sees, *in* (the record was used) and *out*
 (it was not).  It is determined by its two privacy profiles, the hockey-sticks at ε ≥ 0
@@ -15,33 +15,35 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
+from memberbound.curve.lines import segments_from_lines
+from memberbound.curve.segments import (
+    Direction,
+    exact_segments,
+    float_law,
+    float_segments,
+    rational_law,
+)
 from memberbound.errors import (
     InputError,
     fraction,
     nonnegative,
     one_of,
-    positive,
     whole_number,
 )
 from memberbound.games import gamma_from_priors
 from memberbound.numerics.roots import guessed_zero, last_true
-from memberbound.numerics.rounding import SMALLEST, FloatArray, down, half_up, sum_up, up
-
-if TYPE_CHECKING:
-    from memberbound.curve.polygon import PolygonCurve
+from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, down, half_up, sum_up, up
 
 #: Direction of a hockey-stick divergence: in against out, out against in, or their maximum.
 Side = Literal["forward", "backward", "both"]
 _SIDES = ("forward", "backward", "both")
-
-#: ε at which the pessimistic polygon of an analytic curve gets its support lines.
-_LINES = 1000
-#: Spacing of the lines below this ε is uniform, beyond it geometric.
-_DENSE_TO = 20.0
 
 
 class TradeoffCurve(ABC):
@@ -216,8 +218,6 @@ class TradeoffCurve(ABC):
 
     def to_polygon(self) -> PolygonCurve:
         """Return a piecewise-linear curve at or above this one (pessimistic)."""
-        from memberbound.curve.polygon import polygon_from_lines
-
         knots = self.knots()
         forward, backward = knots[knots >= 0], -knots[knots <= 0][::-1]
         return polygon_from_lines(
@@ -234,8 +234,6 @@ class TradeoffCurve(ABC):
         """
         if self.is_symmetric:
             return self
-        from memberbound.curve.polygon import polygon_from_lines
-
         knots = np.unique(np.append(np.abs(self.knots()), 0.0))
         gap = self._profile(knots, forward=True) - self._profile(knots, forward=False)
         # If the two profiles cross, their maximum has a corner that neither of them has.
@@ -253,9 +251,10 @@ class TradeoffCurve(ABC):
         If ``self`` bounds (middle against out) and ``other`` bounds (in against middle), the
         result bounds (in against out).  This is group privacy for two steps (theory §6.7).
         """
-        from memberbound.curve.polygon import chained
-
-        return chained(self, other)
+        one, two = self.to_polygon(), other.to_polygon()
+        ahead = _chain_lines(one, two)
+        behind = _chain_lines(two.reversed(), one.reversed())
+        return polygon_from_lines(*ahead, *behind)
 
     def group(self, records: int) -> TradeoffCurve:
         """Return the curve of a group: this many records replaced one after the other.
@@ -292,6 +291,261 @@ class TradeoffCurve(ABC):
         return True
 
 
+def _frozen(values: FloatArray) -> FloatArray:
+    copy = np.array(values, dtype=np.float64)
+    copy.setflags(write=False)
+    return copy
+
+
+@dataclass(frozen=True, eq=False)
+class PolygonCurve(TradeoffCurve):
+    """A concave polygon from (0, certain mass) to (1, 1).
+
+    Build one with :meth:`from_masses` (a finite pair), :func:`memberbound.curve.mixture` or
+    :func:`memberbound.curve.polygon_from_lines`.
+    """
+
+    loss: FloatArray
+    heavy: FloatArray
+
+    def __post_init__(self) -> None:
+        order = np.argsort(-self.loss, kind="stable")
+        object.__setattr__(self, "loss", _frozen(self.loss[order]))
+        object.__setattr__(self, "heavy", _frozen(self.heavy[order]))
+
+    # ---- construction ---------------------------------------------------------------------
+
+    @classmethod
+    def from_masses(
+        cls, inside: Sequence[float | Fraction], outside: Sequence[float | Fraction]
+    ) -> PolygonCurve:
+        """Return the curve of a finite pair of laws, vertices by sorted likelihood ratio.
+
+        Guarantee: at or above the exact curve of the two laws, each divided by its sum.  Fractions
+        are exact.  Doubles may be rounded probabilities: the curve also covers laws whose masses
+        are within half a unit in the last place, except that equal doubles count as equal masses.
+        Numerics: the excess is a few units in the last place.
+
+        Edge cases: outcomes impossible in one world get slope ∞ or 0; outcomes impossible in both
+        are dropped.
+
+        Examples:
+            >>> curve = PolygonCurve.from_masses([0.75, 0.25], [0.25, 0.75])
+            >>> round(curve.advantage, 12), round(curve.tpr(0.25), 12)
+            (0.5, 0.75)
+        """
+        if len(inside) != len(outside):
+            raise InputError(
+                "inside and outside must list the same outcomes, "
+                f"got {len(inside)} and {len(outside)}."
+            )
+        if any(isinstance(m, Fraction) for law in (inside, outside) for m in law):
+            return cls(
+                *exact_segments(rational_law("inside", inside), rational_law("outside", outside))
+            )
+        return cls(*float_segments(float_law("inside", inside), float_law("outside", outside)))
+
+    # ---- the form -------------------------------------------------------------------------
+
+    @cached_property
+    def inside(self) -> FloatArray:
+        """In-mass of every segment."""
+        return np.asarray(self.heavy * np.exp(np.minimum(self.loss, 0.0)), dtype=np.float64)
+
+    @cached_property
+    def outside(self) -> FloatArray:
+        """Out-mass of every segment."""
+        return np.asarray(self.heavy * np.exp(np.minimum(-self.loss, 0.0)), dtype=np.float64)
+
+    @cached_property
+    def vertices(self) -> tuple[FloatArray, FloatArray]:
+        """FPR and TPR at the corners, from (0, 0) on; both end near 1."""
+        fpr = np.concatenate([[0.0], np.cumsum(self.outside)])
+        tpr = np.concatenate([[0.0], np.cumsum(self.inside)])
+        return fpr, tpr
+
+    @cached_property
+    def _ahead(self) -> Direction:
+        return Direction.of(self.loss, self.heavy)
+
+    @cached_property
+    def _behind(self) -> Direction:
+        # Steepest first either way, so that a curve and its reverse add in the same order.
+        return Direction.of(-self.loss[::-1], self.heavy[::-1])
+
+    def _profile(self, epsilon: FloatArray, *, forward: bool) -> FloatArray:
+        return (self._ahead if forward else self._behind).profile(epsilon)
+
+    def _tpr(self, fpr: FloatArray) -> FloatArray:
+        # Every support line bounds the TPR; the corners only select the closest lines.
+        alpha = np.asarray(fpr, dtype=np.float64)
+        finite = self.loss[np.isfinite(self.loss)]
+        best = np.ones_like(alpha)
+        if finite.size == 0:
+            return best
+        corners = np.cumsum(self.outside)[np.isfinite(self.loss)]
+        touching = np.searchsorted(corners, alpha)
+        for shift in (-1, 0, 1):
+            log_slope = finite[np.clip(touching + shift, 0, finite.size - 1)]
+            best = np.minimum(best, self._line_height(log_slope, alpha))
+        return best
+
+    def _line_height(self, log_slope: FloatArray, alpha: FloatArray) -> FloatArray:
+        """Height at α of the support line of a given log-slope, from above."""
+        slopes, where = np.unique(log_slope, return_inverse=True)
+        ahead = self._profile(np.maximum(slopes, 0.0), forward=True)
+        behind = self._profile(np.maximum(-slopes, 0.0), forward=False)
+        stick = np.where(slopes >= 0, ahead, behind)[where]
+        with np.errstate(over="ignore", under="ignore"):
+            # In two halves where e^ℓ overflows: α may be as small as it is large.
+            half = np.exp(log_slope / 2)
+            rise = np.where(log_slope < 700, alpha * np.exp(log_slope), alpha * half * half)
+            steep = stick + rise
+            # 1 - e^ℓ(1 - α - δ), written without subtracting numbers near one.
+            flat = -np.expm1(np.minimum(log_slope, 0.0)) + np.exp(log_slope) * (alpha + stick)
+            value = np.where(log_slope >= 0, steep, flat)
+            raised = np.nextafter(value * (1 + 32 * UNIT) + 2 * SMALLEST, np.inf)
+        # The diagonal itself needs no rounding.
+        raised = np.where((log_slope == 0) & (stick == 0), alpha, raised)
+        return np.minimum(raised, 1.0)
+
+    def certain_mass(self) -> float:
+        """In-mass of segments with infinite slope."""
+        return self._ahead.certain
+
+    def epsilon(self, delta: float, side: Side = "both") -> float:
+        """Return the ε of :meth:`TradeoffCurve.epsilon`; at δ = 0 the largest log-slope."""
+        if fraction("delta", delta) == 0.0:
+            reach = self.loss[self.heavy > 0]
+            largest = float(reach.max(initial=0.0)) if side != "backward" else 0.0
+            smallest = float(reach.min(initial=0.0)) if side != "forward" else 0.0
+            return max(0.0, largest, -smallest)
+        quick = self._chord_epsilon(fraction("delta", delta), side)
+        return super().epsilon(delta, side) if quick is None else quick
+
+    def _chord_epsilon(self, target: float, side: Side) -> float | None:
+        """Return ε at δ from the two knots around it, checked on both sides; else ``None``.
+
+        Between knots the profile is linear in e^ε, so one division replaces the bisection.
+        """
+        if side == "both" and not self.is_symmetric:
+            return None
+        forward = side != "backward"
+        knots = np.unique(np.append(np.abs(self.loss[np.isfinite(self.loss)]), 0.0))
+        sticks = self._profile(knots, forward=forward)
+        index = int(np.searchsorted(-sticks, -target))  # first knot at which the profile is ≤ δ
+        if index in (0, knots.size):
+            return None
+        low, high = float(knots[index - 1]), float(knots[index])
+        above, below = float(sticks[index - 1]), float(sticks[index])
+        if high - low > 1.0 or not above > target > below:
+            return None
+        share = (above - target) / (above - below)
+        guess = low + math.log1p(share * math.expm1(high - low))
+        epsilon = min(high, guess * (1 + 1e-11) + 1e-300)
+        tight = self.delta(max(low, epsilon * (1 - 1e-9)), side) > target
+        return epsilon if tight and self.delta(epsilon, side) <= target else None
+
+    def _search_top(self, target: float, side: Side) -> float:
+        finite = np.abs(self.loss[np.isfinite(self.loss)])
+        top = float(finite.max(initial=0.0))
+        return top if self.delta(top, side) <= target else math.inf
+
+    def reversed(self) -> PolygonCurve:
+        """Return the mirror image: losses change sign."""
+        return PolygonCurve(-self.loss, self.heavy)
+
+    @cached_property
+    def is_symmetric(self) -> bool:
+        """Whether the segments mirror each other exactly."""
+        mirror = self.reversed()
+        return bool(
+            np.array_equal(self.loss, mirror.loss) and np.array_equal(self.heavy, mirror.heavy)
+        )
+
+    def knots(self) -> FloatArray:
+        """Log-slopes of the segments, and 0."""
+        finite = self.loss[np.isfinite(self.loss)]
+        return np.unique(np.append(finite, 0.0))
+
+    def to_polygon(self) -> PolygonCurve:
+        """Return itself."""
+        return self
+
+
+def polygon_from_lines(
+    forward_epsilon: Sequence[float] | FloatArray,
+    forward_delta: Sequence[float] | FloatArray,
+    backward_epsilon: Sequence[float] | FloatArray,
+    backward_delta: Sequence[float] | FloatArray,
+) -> PolygonCurve:
+    """Return the polygon enclosed by support lines in both directions (ε ≥ 0, δ in [0, 1]).
+
+    Guarantee: at or above every curve that satisfies all the lines.
+    Numerics: the profile exceeds δ at a line that matters by about 16 roundings per line.
+    Edge cases: no lines in a direction means no information in that direction; at the steepest
+    line δ comes back unrounded.
+    """
+    return PolygonCurve(
+        *segments_from_lines(forward_epsilon, forward_delta, backward_epsilon, backward_delta)
+    )
+
+
+# ── The chain of two polygons ─────────────────────────────────────────────────────────────────────
+#
+# For lines R₁ ≤ δ₁ + γ₁α and R₂ ≤ δ₂ + γ₂t the chain obeys R₂(R₁(α)) ≤ (δ₂ + γ₂δ₁) + γ₁γ₂α, for
+# *any* choice of the two lines; walking both polygons along the middle axis picks the pairs that
+# touch.
+
+
+def _touching(one: PolygonCurve, two: PolygonCurve) -> list[tuple[float, float]]:
+    """Pairs of finite log-slopes with segments that overlap on the middle axis."""
+    mid_one = np.cumsum(one.inside)
+    mid_two = np.cumsum(two.outside)
+    i = j = 0
+    pairs = []
+    while i < one.loss.size and j < two.loss.size:
+        if math.isfinite(one.loss[i]) and math.isfinite(two.loss[j]):
+            pairs.append((float(one.loss[i]), float(two.loss[j])))
+        if mid_one[i] <= mid_two[j]:
+            i += 1
+        else:
+            j += 1
+    return pairs
+
+
+def _full_stick(curve: PolygonCurve, log_slope: FloatArray) -> FloatArray:
+    """max_α TPR - e^ℓ α for a log-slope of either sign."""
+    ahead = curve._profile(np.maximum(log_slope, 0.0), forward=True)
+    behind = curve._profile(np.maximum(-log_slope, 0.0), forward=False)
+    with np.errstate(under="ignore"):
+        low = -np.expm1(np.minimum(log_slope, 0.0)) + np.exp(np.minimum(log_slope, 0.0)) * behind
+    return np.asarray(np.where(log_slope >= 0, ahead, low), dtype=np.float64)
+
+
+def _chain_lines(one: PolygonCurve, two: PolygonCurve) -> tuple[FloatArray, FloatArray]:
+    """Lines of non-negative total log-slope for the chain."""
+    pairs = _touching(one, two)
+    extra = sorted({float(x) for x in one.loss if math.isfinite(x)}, reverse=True)
+    pairs += [(x, -x) for x in extra]  # the diagonal line, whichever pair touches there
+    a = np.array([p[0] for p in pairs])
+    b = np.array([p[1] for p in pairs])
+    keep = a + b >= 0
+    a, b = a[keep], b[keep]
+    lower, upper = _full_stick(one, a), _full_stick(two, b)
+    with np.errstate(under="ignore"):
+        sticks = (upper + np.exp(np.minimum(b, 700.0)) * lower) * (1 + 32 * UNIT)
+        # A product that underflows is still positive.
+        sticks = np.where(lower > 0, np.nextafter(sticks, np.inf), sticks)
+    sticks = np.where((b > 700.0) & (lower > 0), 1.0, np.minimum(sticks, 1.0))
+    # A line with a slightly larger slope and the same δ is weaker: ℓ₁ + ℓ₂ is rounded up, by the
+    # sign of its rounding error (Knuth's two-sum), so that 2ε stays 2ε.
+    total = a + b
+    tail = total - a
+    missing = (a - (total - tail)) + (b - tail)
+    return np.where(missing > 0, np.nextafter(total, np.inf), total), sticks
+
+
 def _lowered(*logarithms: float) -> tuple[float, bool]:
     """Size of a sum of logarithms from below, and whether it is positive.
 
@@ -314,13 +568,3 @@ def posterior_upper(prior: float, ratio: float) -> float:
     """Return π/(π + (1-π)·out/in) from above, for a likelihood ratio out/in ≤ 1 off by one ulp."""
     # The last step pays for every rounding; among the smallest doubles the product is exact.
     return min(1.0, up(prior / (prior + (1 - prior) * ratio), 8))
-
-
-def analytic_knots(reach: float) -> FloatArray:
-    """ε at which an analytic curve gets support lines: dense near 0, geometric up to ``reach``."""
-    limit = positive("reach", reach)
-    dense = np.linspace(0.0, min(limit, _DENSE_TO), _LINES)
-    if limit <= _DENSE_TO:
-        return dense
-    sparse = np.geomspace(_DENSE_TO, limit, max(2, int(200 * math.log(limit / _DENSE_TO))))
-    return np.concatenate([dense, sparse[1:]])

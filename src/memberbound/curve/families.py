@@ -9,10 +9,26 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
-from memberbound.curve.base import Side, TradeoffCurve, analytic_knots
-from memberbound.errors import fraction, nonnegative, whole_number
+from memberbound.curve.base import Side, TradeoffCurve
+from memberbound.errors import fraction, nonnegative, positive, whole_number
 from memberbound.numerics.normal import gaussian_hockey_stick_upper, gaussian_tpr_upper
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_up, up
+
+#: ε at which the pessimistic polygon of an analytic curve gets its support lines.
+_LINES = 1000
+#: Spacing of the lines below this ε is uniform, beyond it geometric.
+_DENSE_TO = 20.0
+
+
+def analytic_knots(reach: float) -> FloatArray:
+    """ε at which an analytic curve gets support lines: dense near 0, geometric up to ``reach``."""
+    limit = positive("reach", reach)
+    dense = np.linspace(0.0, min(limit, _DENSE_TO), _LINES)
+    if limit <= _DENSE_TO:
+        return dense
+    sparse = np.geomspace(_DENSE_TO, limit, max(2, int(200 * math.log(limit / _DENSE_TO))))
+    return np.concatenate([dense, sparse[1:]])
+
 
 # ── The curve of N(μ, 1) against N(0, 1): Gaussian differential privacy, in closed form ───────────
 
@@ -52,6 +68,12 @@ class GaussianCurve(TradeoffCurve):
     def reversed(self) -> GaussianCurve:
         """Return itself: the pair is symmetric."""
         return self
+
+    def then(self, other: TradeoffCurve) -> TradeoffCurve:
+        """Chain two curves; the shifts of two Gaussian ones add up, because thresholds are best."""
+        if isinstance(other, GaussianCurve):
+            return GaussianCurve(sum_up(self.mu, other.mu))
+        return super().then(other)
 
     def group(self, records: int) -> GaussianCurve:
         """Return the curve of several records: that of the sum of their shifts."""
@@ -121,6 +143,12 @@ class LaplaceCurve(TradeoffCurve):
     def reversed(self) -> LaplaceCurve:
         """Return itself: the pair is symmetric."""
         return self
+
+    def then(self, other: TradeoffCurve) -> TradeoffCurve:
+        """Chain two curves; the shifts of two Laplace ones add up, because thresholds are best."""
+        if isinstance(other, LaplaceCurve):
+            return LaplaceCurve(sum_up(self.reach, other.reach))
+        return super().then(other)
 
     @property
     def is_symmetric(self) -> bool:
