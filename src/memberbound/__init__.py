@@ -67,6 +67,7 @@ PUBLIC = {
     "protect": "memberbound.verbs.protect",
     "protect_half": "memberbound.verbs.protect_half",
     "protect_text": "memberbound.verbs.protect_text",
+    "private_search": "memberbound.release.all_rows.search",
     "Protection": "memberbound.verbs.protection",
     "Recipe": "memberbound.tables.recipe",
     "RecordBounds": "memberbound.subset.record_bounds",

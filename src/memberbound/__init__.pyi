@@ -20,6 +20,7 @@ from memberbound.quantities import AuditBound as AuditBound
 from memberbound.quantities import Certificate as Certificate
 from memberbound.quantities import Estimate as Estimate
 from memberbound.release.all_rows.estimator import MembershipPrivate as MembershipPrivate
+from memberbound.release.all_rows.search import private_search as private_search
 from memberbound.release.half.half_estimator import HalfPrivate as HalfPrivate
 from memberbound.release.ledger_file import Ledger as Ledger
 from memberbound.release.saving import load as load

@@ -91,10 +91,14 @@ def neighbour_of(table):
 
 @pytest.mark.parametrize("learner", ["boosting", "logistic"])
 @pytest.mark.parametrize("public", [("ill",), ("place", "city", "ill")])
-@pytest.mark.parametrize("tune", [False, True])
-def test_all_releases_together_stay_within_the_budget(monkeypatch, learner, public, tune):
+@pytest.mark.parametrize("trials", [None, "rates", "settings"])
+def test_all_releases_together_stay_within_the_budget(monkeypatch, learner, public, trials):
     table = hills(900)
-    asked = {"learner": learner, "bounds": {name: HILLS[name] for name in public}, "tune": tune}
+    asked = {"learner": learner, "bounds": {name: HILLS[name] for name in public}}
+    if trials == "rates":
+        asked["tune"] = True
+    elif trials == "settings":
+        asked["candidates"] = [Settings(penalty=1.0, rounds=20), Settings(leaves=2)]
 
     def fit(frame):
         return fitted(frame, seed=3, eta=0.3, **asked)

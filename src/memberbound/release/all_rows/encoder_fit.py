@@ -128,8 +128,9 @@ def fit_target(
         raise TooFewRowsError(
             f"target {name!r} must have at least two classes, each with more than about "
             f"{math.ceil(1 + CLASS_SCALES * scale)} rows, got {len(code.classes)}. "
-            f"At most {MOST_CLASSES} classes are named. Merge rare classes, give them in the "
-            "bounds if they are public, or take the learner ridge or huber if they are numbers."
+            f"At most {MOST_CLASSES} classes are named. Merge rare classes, name them "
+            "if they are public (in the bounds, or as classes=[…] of MembershipPrivate), or take "
+            "the learner ridge or huber if they are numbers."
         )
     return code
 

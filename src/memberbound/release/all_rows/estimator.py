@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from memberbound.learners.learner import Labels
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.bounds import Bounds, forms_of, read_bounds
-from memberbound.release.all_rows.learner_forms import require_form
+from memberbound.release.all_rows.learner_forms import Settings, require_form
 from memberbound.release.all_rows.training import fit_private
 from memberbound.release.noise import check_eta_range
 from memberbound.release.randomness import source_from_seed
@@ -27,6 +27,10 @@ from memberbound.tables.records import Records, read_records
 
 #: Column names of the target and of the weights when X and y are joined into one table.
 _TARGET, _WEIGHT = "y", "sample_weight"
+_RAW_COLUMNS = (
+    "Give raw columns: transformers before this step would learn from secret rows without noise. "
+    "It scales and encodes inside, with noise."
+)
 
 
 def _shape(target: Any) -> tuple[int, ...]:
@@ -124,7 +128,8 @@ class MembershipPrivate(PrivateEstimator):
     setting must keep its default.
 
     A search over settings (GridSearchCV) trains a model per candidate and fold on the same rows,
-    but the certificate covers only one: search on a synthetic table instead (``synthesize``).
+    but the certificate covers only one.  :func:`memberbound.private_search` pays for its choice;
+    on a synthetic table (``synthesize``) any search is free.
 
     Args:
         estimator: LogisticRegression, LinearSVC, Ridge, LinearRegression, HuberRegressor,
@@ -133,6 +138,8 @@ class MembershipPrivate(PrivateEstimator):
         eta: largest gain of any attack over blind guessing, in (0, ½).
         bounds: public facts about the columns (``x0``, ``x1``, … of an array) and the target
             (``y``, or the name of its series): a mapping, or a YAML or JSON file.
+        classes: the classes of the target, if they are public.  Otherwise they are read from noisy
+            counts, which miss rare classes, so that some folds of a cross-validation may fail.
         tune: try several learning rates, at the expense of the privacy budget.
         insecure_seed: for tests only: noise from a seed.
 
@@ -159,12 +166,14 @@ class MembershipPrivate(PrivateEstimator):
         *,
         eta: float = 0.05,
         bounds: Any = None,
+        classes: Sequence[object] | None = None,
         tune: bool = False,
         insecure_seed: int | None = None,
     ) -> None:
         self.estimator = estimator
         self.eta = eta
         self.bounds = bounds
+        self.classes = classes
         self.tune = tune
         self.insecure_seed = insecure_seed
 
@@ -176,13 +185,23 @@ class MembershipPrivate(PrivateEstimator):
         ``sample_weight`` are secret numbers, one per row, clipped to [0, 1]: divide
         them by a public maximum.
         """
+        return self._fit(X, y, sample_weight)
+
+    def _fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        candidates: Sequence[Settings] = (),
+    ) -> MembershipPrivate:
+        """Train on all rows, with the best of several candidate settings if there are any."""
         check_eta_range(self.eta)
         form = require_form(self.estimator)
         if form.pipeline:
             warnings.warn(
                 "the pipeline's own preprocessing would look at secret rows: it is replaced by a "
                 "private one, and only its last step says what is trained.",
-                stacklevel=2,
+                stacklevel=3,
             )
         public = self._public(X, y)
         records = self._records(X, public, reset=True)
@@ -203,7 +222,7 @@ class MembershipPrivate(PrivateEstimator):
         if unknown:
             raise InputError(
                 f"bounds must be of columns of X, or of the target as {_TARGET!r}, got "
-                f"{unknown[0]!r}."
+                f"{unknown[0]!r}. {_RAW_COLUMNS}"
             )
         self.released_ = fit_private(
             Records(columns, records.rows),
@@ -213,6 +232,7 @@ class MembershipPrivate(PrivateEstimator):
             bounds=public,
             tune=bool(self.tune),
             settings=form.settings,
+            candidates=candidates,
             weight=None if sample_weight is None else _WEIGHT,
             source=source_from_seed(self.insecure_seed),
         )
@@ -228,15 +248,23 @@ class MembershipPrivate(PrivateEstimator):
         """Return the bounds, with those under the series' name assigned to the target."""
         public = read_bounds(self.bounds)
         name = getattr(y, "name", None)
-        if name not in public or name in getattr(X, "columns", ()):
+        if name in public and name not in getattr(X, "columns", ()):
+            public = {_TARGET if key == name else key: bound for key, bound in public.items()}
+        if self.classes is None:
             return public
-        return {_TARGET if key == name else key: bound for key, bound in public.items()}
+        if _TARGET in public:
+            raise InputError("classes must be left out if the bounds have the target's.")
+        return {**public, **read_bounds({_TARGET: {"categories": list(self.classes)}})}
 
     def _records(self, X: ArrayLike, bounds: Bounds, *, reset: bool) -> Records:
         """Return raw rows, with each value parsed on its own; unnamed columns are x0, x1, …."""
         validate_data(self, X, skip_check_array=True, reset=reset)
-        if not (isinstance(X, list | tuple) or hasattr(X, "columns")) and np.ndim(X) != 2:
-            raise InputError(f"X must be a table of rows, got shape {np.shape(X)}.")
+        sparse = hasattr(X, "toarray")
+        if sparse or (
+            not (isinstance(X, list | tuple) or hasattr(X, "columns")) and np.ndim(X) != 2
+        ):
+            shown = "a sparse matrix" if sparse else f"shape {np.shape(X)}"
+            raise InputError(f"X must be a table of rows, got {shown}. {_RAW_COLUMNS}")
         return read_records(X, forms_of(bounds))
 
     def _read(self, X: ArrayLike) -> Records:

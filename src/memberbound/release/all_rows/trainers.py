@@ -49,6 +49,10 @@ class Trainer(Protocol):
     #: Name of the budget share for training.
     SHARE: ClassVar[str]
 
+    @property
+    def settings(self) -> Settings:
+        """Public settings."""
+
     def is_classifier(self, target: Range | Categories | None) -> bool:
         """Return whether the target, with these public bounds, has classes."""
 

@@ -8,8 +8,8 @@ counted once more, for calibrated probabilities.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -61,8 +61,9 @@ from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.tables.records import Records, read_records
 from memberbound.tables.shards import Shards
 
-#: Multiples of the default rate that tuning tries, and the share of the remaining budget for it.
+#: Multiples of the default rate that tuning tries.
 _RATE_FACTORS = (1 / 3, 1.0, 3.0)
+#: Share of the remaining budget for trials: of rates, or of settings.
 TUNE_SHARE = 0.35
 #: Share of μ² for the class frequencies of balanced weights.
 _FREQUENCY_SHARE = 0.01
@@ -80,6 +81,7 @@ def fit_private(
     bounds: Mapping[str, object] | str | Path | None = None,
     tune: bool = False,
     settings: Settings | None = None,
+    candidates: Sequence[Settings] = (),
     weight: str | None = None,
     source: RandomSource = SECURE,
     reserve: Callable[[Budget], None] | None = None,
@@ -102,7 +104,8 @@ def fit_private(
     :func:`memberbound.release.all_rows.boosting.boost`; μ and the slack are fixed before
     the table is read.
     ``tune`` tries three learning rates on the same rows, scores them with noise and takes the best;
-    this costs 35 % of the budget that preprocessing leaves.
+    this costs 35 % of the budget that preprocessing leaves.  ``candidates`` are tried in the same
+    way and at the same cost; they share the class weights and the intercept of ``settings``.
     ``settings`` are public.  ``weight`` names the column of sample weights, which are clipped to
     [0, 1].  ``reserve`` is called with the budget before any noise is drawn (a ledger).
     Edge cases: records of other classes than those given, or frequent enough to be released, have
@@ -113,14 +116,18 @@ def fit_private(
     public = read_bounds(bounds)
     settings = Settings() if settings is None else settings
     trainer = trainer_of(learner, settings)
+    trials = [(trainer_of(learner, candidate), 1.0) for candidate in candidates]
+    if tune:
+        trials = [(trainer, factor) for factor in _RATE_FACTORS]
     classifier = trainer.is_classifier(public.get(target))
 
     def most_draws(width: int, columns: int, outputs: int) -> int:
-        models = 1 + (len(_RATE_FACTORS) if tune else 0)
+        possible = [trainer, *(tried for tried, _ in trials)]
+        drawn = max(1 + each.most_draws(width, columns, outputs) for each in possible)
         starts = classifier and trainer.starts_at_share(trainer.loss(2))
         counts = probability_sums(outputs) + width * starts
         counts += outputs * (starts or settings.class_weight == "balanced")
-        return models * (1 + trainer.most_draws(width, columns, outputs)) + counts
+        return (1 + len(trials)) * drawn + counts
 
     records = read_records(table, forms_of(public))
     encoder, code, budget = prepare(
@@ -153,7 +160,8 @@ def fit_private(
         weighted = frequencies if by_class is None else frequencies * by_class
         share = float(weighted[1] / weighted.sum())
         start = trainer.start(rows, budget, records=count, share=share)
-    rate_factor = run.tune(rows, budget, start) if tune else 1.0
+    trainer, rate_factor = run.choose(trials or [(trainer, 1.0)], rows, budget, start)
+    run = replace(run, trainer=trainer)
     spent = budget.take(trainer.SHARE)
     model = run.fit(rows, spent, start, rate_factor)
     if counts is not None:
@@ -176,7 +184,15 @@ def fit_private(
         )
         model = model.rescale(*line)
     return PrivateModel(
-        encoder, code, model, budget, count, source.secure, check_eta_range(eta), learner, settings
+        encoder,
+        code,
+        model,
+        budget,
+        count,
+        source.secure,
+        check_eta_range(eta),
+        learner,
+        trainer.settings,
     )
 
 
@@ -328,18 +344,29 @@ class _Training:
             start=start,
         )
 
-    def tune(self, rows: Shards[TrainingRows], budget: Budget, start: Start | None) -> float:
-        """Fit a model per rate factor and return the factor with the best noisy score."""
-        fraction = TUNE_SHARE * budget.left / (len(_RATE_FACTORS) + 1)
-        trials = [
-            self.fit(rows, budget.take("a trial", fraction), start, factor)
-            for factor in _RATE_FACTORS
+    def choose(
+        self,
+        trials: Sequence[tuple[Trainer, float]],
+        rows: Shards[TrainingRows],
+        budget: Budget,
+        start: Start | None,
+    ) -> tuple[Trainer, float]:
+        """Fit a model per trainer and rate factor; return the pair with the best noisy score.
+
+        A single trial is chosen without a fit.
+        """
+        if len(trials) == 1:
+            return trials[0]
+        fraction = TUNE_SHARE * budget.left / (len(trials) + 1)
+        models = [
+            replace(self, trainer=trainer).fit(rows, budget.take("a trial", fraction), start, rate)
+            for trainer, rate in trials
         ]
-        totals = [rows.sum(score_units, trial, self.loss) / _SCORE_UNITS for trial in trials]
+        totals = [rows.sum(score_units, model, self.loss) / _SCORE_UNITS for model in models]
         # Replacing a record moves each of these sums by at most 1.
         share = budget.take("the trials' scores", fraction)
-        noise = share.sums(sensitivity=math.sqrt(len(_RATE_FACTORS)) * (1 + 2.0**-20))
-        return _RATE_FACTORS[int(np.argmax(noise.measure(totals)))]
+        noise = share.sums(sensitivity=math.sqrt(len(trials)) * (1 + 2.0**-20))
+        return trials[int(np.argmax(noise.measure(totals)))]
 
 
 def score_units(rows: TrainingRows, model: GradientModel | BoostedModel, loss: Loss) -> int:
