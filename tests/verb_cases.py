@@ -87,6 +87,7 @@ CASES: dict[str, Case] = {
             "explain --gdp 1 --adjacency add-remove --prior 0.1",
             "explain --target-tpr 0.05 --fpr 0.01 --sample-rate 0.05 --steps 20",
             "explain --epsilon 700",
+            "explain --target-interval 0.02 --n 5000",
         ),
         kept=0.8,
         exceeded=0.6,

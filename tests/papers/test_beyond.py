@@ -178,6 +178,7 @@ def test_budgets_of_the_neighbour_game():
     guess = beyond.guess_from_curve(GaussianCurve(0.5), [0.1, 0.5])
     inverse = NormalDist().inv_cdf
     assert guess == pytest.approx([PHI(inverse(0.1) + 0.5), PHI(0.5)], rel=1e-9)
+    assert beyond.half_width_of_noise(4.0, [0.6, 0.95]) == pytest.approx([3.5, 8.0])
     assert beyond.eta_of_group(0.25, [1, 4]) == pytest.approx([PHI(0.125) - 0.5, PHI(0.5) - 0.5])
     recorded = beyond.mu_of_measurements([math.sqrt(2), 2.0], [10.0, 40.0], [3, 5])
     assert recorded == pytest.approx(

@@ -26,6 +26,7 @@ from memberbound.papers.security import leak_from_dp
 from memberbound.papers.vectors import Numbers, each
 from memberbound.release.half.refitting import MixtureDistances
 from memberbound.release.noise import GaussianNoise, NormExponentialNoise
+from memberbound.release.precision import half_width
 from memberbound.subset.crowd import Crowd
 from memberbound.subset.exponential import ExponentialMechanism, sampled_bounds
 from memberbound.subset.gaussian import noise_on_sum
@@ -43,6 +44,7 @@ __all__ = [
     "eta_of_group",
     "floor_of_linear_attack",
     "guess_from_curve",
+    "half_width_of_noise",
     "leak_beyond_the_table",
     "leak_from_dp",
     "leak_from_pure_dp",
@@ -467,6 +469,20 @@ def mu_of_steps(steps: ArrayLike, clip: ArrayLike, sigma: ArrayLike) -> Numbers:
         return up(shift / positive("sigma", scale), 8)
 
     return each(mu, steps, clip, sigma)
+
+
+def half_width_of_noise(scale: ArrayLike, confidence: ArrayLike = 0.95) -> Numbers:
+    """X32: return the half-width of an interval for the exact value of a noisy number.
+
+    Guarantee: the interval covers the exact value with at least this probability.
+    Theorem: X32.
+    Assumes: normal noise of this scale, put on the grid of releases of all rows.
+
+    Examples:
+        >>> half_width_of_noise([5.627, 64.0]).tolist()
+        [11.5, 128.0]
+    """
+    return each(half_width, scale, confidence)
 
 
 def eta_of_group(mu: ArrayLike, records: ArrayLike) -> Numbers:

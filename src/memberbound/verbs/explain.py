@@ -63,6 +63,8 @@ from memberbound.quantities import (
     significant,
     vacuous,
 )
+from memberbound.release.precision import IntervalTarget, IntervalWidth, widths_at
+from memberbound.release.precision import target_interval as interval_target
 
 #: False-positive rates at which the TPR is bounded unless others are given.
 _DEFAULT_FPR = (0.1, 0.01, 0.001)
@@ -105,6 +107,8 @@ class Parameters:
     unit: OmitEmpty[str | None] = None
     #: Records that are replaced together.
     records: OmitEmpty[int | None] = None
+    #: What the wanted width of an interval needs.
+    interval: OmitEmpty[IntervalTarget | None] = None
     ledger_assumptions: tuple[str, ...] = field(default=(), metadata=INTERNAL)
 
 
@@ -198,6 +202,11 @@ class Explanation(Answer, Limited):
         return self._gaussian[1]
 
     @computed
+    def interval_widths(self) -> tuple[IntervalWidth, ...]:
+        """Widths of the intervals of means that are released at this η (X32); maybe none."""
+        return () if self.parameters.records is not None else widths_at(self.eta_upper)
+
+    @computed
     def security_lower(self) -> Lower:
         """MIS at (ν, λ) from the curve alone, replace-one."""
         return self.guarantee.replaced().curve.security(self.nu, self.lam)
@@ -220,6 +229,7 @@ class Explanation(Answer, Limited):
         if self.security_lower_iid is not None:
             used.append("X11")
         used += ["X33"] if self.parameters.records is not None else []
+        used += ["X32"] if self.interval_widths else []
         return (*used, "X23") if self.baseline else tuple(used)
 
     @cached_property
@@ -266,7 +276,8 @@ class Explanation(Answer, Limited):
             rate = significant(p.sample_rate, "given")
             return f"noise multiplier {sigma}, sampling rate {rate} and {p.steps} steps"
         if self.notion == "μ-GDP":
-            return f"μ = {significant(p.gdp, 'given')} (Gaussian DP)"
+            mu = significant(p.gdp, "given" if self.target is None else "upper")
+            return f"μ = {mu} (Gaussian DP)"
         if p.ledger is not None:
             limit = significant(p.limit_eta, "given")
             return f"all releases that the ledger {p.ledger} allows (limit η = {limit})"
@@ -319,6 +330,8 @@ class Explanation(Answer, Limited):
             f"This holds for {_COVERED[self.notion]}, {every} and every attack; “out” means "
             f"training on {other}."
         )
+        if self.parameters.interval is not None:
+            parts.append(_interval_sentence(self.parameters.interval))
         return " ".join(parts)
 
     def summary_rows(self) -> list[tuple[str, object]]:
@@ -339,12 +352,22 @@ class Explanation(Answer, Limited):
             bounds.append(("  and for i.i.d. records", self.security_lower_iid, "security"))
         accuracy = marked(self.accuracy_upper, "certificate")
         summed_up = [] if vacuous(self.eta_upper, "eta") else [self._gaussian]
+        widths = [
+            (
+                f"95 % interval of a mean of {width.rows} rows",
+                f"width {significant(width.noise_upper, 'upper', 3)} at this η, "
+                f"{significant(width.population_upper, 'upper', 3)} with sampling",
+            )
+            for width in self.interval_widths
+            if width.noise_upper < 1
+        ]
         return [
             ("ε at δ", epsilon),
             ("adjacency", self.adjacency),
             (f"attack success at prior {significant(self.prior, 'given')}", accuracy),
             *((name, marked(v, "certificate", quantity, 6)) for name, v, quantity in bounds),
             *(mu_row(*pair, member_name(self.parameters.unit)) for pair in summed_up),
+            *widths,
         ]
 
 
@@ -372,13 +395,15 @@ def explain(
     target_tpr: float | None = None,
     target_eta: float | None = None,
     target_security: float | None = None,
+    target_interval: Annotated[float, Option("number", metavar="WIDTH")] | None = None,
+    n: int | None = None,
 ) -> Explanation:
     """Translate a DP guarantee into attack success, or find the parameters for a target.
 
     Pass exactly one of: ``epsilon`` (with ``delta``), ``gdp``, DP-SGD's ``noise_multiplier``,
     ``sample_rate`` and ``steps``, a ``history`` of such steps, or a ``ledger`` of releases.  For
     the inverse, pass one target instead: alone (or with ``delta``) it yields an ε; with
-    ``sample_rate`` and ``steps``, a noise multiplier.
+    ``sample_rate`` and ``steps``, a noise multiplier; ``target_interval`` with ``n`` yields a μ.
 
     Guarantee: every ``*_upper`` and every ``*_lower`` holds for all attacks.
     Theorem: A25-P5, A25-T6, I24-P2, I24-T4, X2, X11 (see ``memberbound theorems``).
@@ -409,6 +434,9 @@ def explain(
         target_tpr: find the parameters for at most this TPR at the given FPR.
         target_eta: find the parameters for at most this η; 0.05 means right 55 % of the time.
         target_security: find the parameters for at least this MIS.
+        target_interval: find the η at which a mean or share of ``n`` rows, of values in [0, 1], has
+            a 95 % interval of this width.
+        n: number of rows (with ``unit``: of persons) of that mean.
 
     Command line:
         memberbound explain --epsilon 8 --delta 1e-5
@@ -419,6 +447,7 @@ def explain(
         memberbound explain --ledger ledger.json
         memberbound explain --gdp 0.2513 --records 4
         memberbound explain --target-advantage 0.1
+        memberbound explain --target-interval 0.02 --n 10000
         memberbound explain --target-tpr 0.05 --fpr 0.01 --sample-rate 0.01 --steps 1000
 
     Examples:
@@ -455,11 +484,20 @@ def explain(
         "history": history,
         "ledger": ledger,
     }
+    limit = targets[0].limit() if targets else None
+    wanted = _interval_target(target_interval, n, stated, limit, adjacency)
     if targets:
         stated |= _calibrate(targets[0], stated, delta, adjacency)
+    if wanted is not None:
+        stated["gdp"] = wanted.noise.mu
+        limit = (
+            f"a 95 % interval of width {significant(wanted.width, 'given')} for a mean of "
+            f"{wanted.rows} rows"
+        )
     guarantee, parameters = _guarantee(stated, delta, adjacency)
+    parameters = replace(parameters, interval=wanted)
     if records is not None:
-        if targets:
+        if limit is not None:
             raise InputError("records must be left out with a target, which is about one record.")
         guarantee = guarantee.group(records)
         parameters = replace(parameters, records=whole_number("records", records))
@@ -482,7 +520,7 @@ def explain(
         prior=float(prior),
         fpr=rates,
         parameters=parameters,
-        target=targets[0].limit() if targets else None,
+        target=limit,
         notes=notes,
         baseline=fractions("baseline", baseline),
     )
@@ -496,6 +534,49 @@ _HISTORY = (
     "make_private derives them from the number of rows: then only replace-one numbers hold."
 )
 _SGD = ("noise_multiplier", "sample_rate", "steps")
+
+
+def _interval_target(
+    width: float | None,
+    rows: int | None,
+    stated: Mapping[str, Any],
+    limit: str | None,
+    adjacency: Adjacency | None,
+) -> IntervalTarget | None:
+    """Return what the wanted width of an interval needs; None if none is wanted."""
+    if width is None and rows is None:
+        return None
+    if width is None or rows is None:
+        raise InputError(
+            "target_interval must come with n, the number of rows, got only one of them."
+        )
+    given = [name for name, value in stated.items() if value is not None]
+    if limit is not None or given:
+        raise InputError(
+            "target_interval finds η without any other input, so it must be the only target, got "
+            f"{limit or given[0]} beside it."
+        )
+    if adjacency == "add-remove":
+        raise InputError("adjacency must be replace-one for an interval, got 'add-remove'.")
+    return interval_target(width, rows)
+
+
+def _interval_sentence(wanted: IntervalTarget) -> str:
+    """State which η is precise enough, from noise alone and together with sampling."""
+    width, rows = significant(wanted.width, "given"), wanted.rows
+    eta = significant(wanted.noise.eta, "upper", 4)
+    alone = significant(wanted.sampling_alone_upper, "upper", 3)
+    first = (
+        f"At η = {eta} noise alone gives a mean or share of {rows} rows, of values in [0, 1], a "
+        f"95 % interval of width {width}"
+    )
+    if wanted.population is None:
+        return f"{first}; for the population sampling alone is wider already: up to {alone}."
+    eta = significant(wanted.population.eta, "upper", 4)
+    return (
+        f"{first}; with sampling, which alone gives up to {alone}, an interval for the population "
+        f"needs η = {eta}."
+    )
 
 
 def _calibrate(

@@ -17,6 +17,8 @@ export const DEFAULTS = {
   accept_fpr: "1",
   accept_advantage: "0.1",
   accept_security: "0.9",
+  accept_width: "0.02",
+  accept_rows: "10000",
   fpr: "0.1, 0.01, 0.001",
   baseline: "",
   prior: "0.5",
@@ -37,6 +39,7 @@ export const BY_ACCEPT = {
   tpr: ["accept_tpr", "accept_fpr"],
   advantage: ["accept_advantage"],
   security: ["accept_security"],
+  interval: ["accept_width", "accept_rows"],
 };
 export const FOUND = ["epsilon", "noise_multiplier"];
 
@@ -51,8 +54,15 @@ export function options(form) {
     const value = form.number(name, { optional });
     if (value !== null) asked[name] = value;
   };
+  const precise = choose && form.text("accept") === "interval";
   if (choose) {
     const accept = form.text("accept");
+    if (precise) {
+      asked.target_interval = form.number("accept_width");
+      asked.n = form.number("accept_rows");
+      if (!Number.isInteger(asked.n))
+        throw new Invalid("accept_rows", `Rows must be a whole number, got “${form.text("accept_rows")}”.`);
+    }
     // “Right 55 % of the time” is η = 5 %; the decimal text is kept, not the dust of 0.55 - 0.5.
     if (accept === "accuracy") asked.target_eta = share(form.number("accept_accuracy") - 50);
     if (accept === "advantage") asked.target_advantage = form.number("accept_advantage");
@@ -68,7 +78,7 @@ export function options(form) {
       );
     }
   }
-  for (const name of BY_NOTION[form.text("notion")]) {
+  for (const name of precise ? [] : BY_NOTION[form.text("notion")]) {
     if (!(choose && FOUND.includes(name))) take(name, name === "delta");
   }
   if (asked.steps !== undefined && !Number.isInteger(asked.steps))
@@ -117,6 +127,7 @@ export function fields(form, given) {
         ["tpr", "members are found"],
         ["advantage", "an advantage"],
         ["security", "a security MIS"],
+        ["interval", "an interval of a mean"],
       ],
     }),
     form.numeric("accept_accuracy", {
@@ -139,6 +150,16 @@ export function fields(form, given) {
     }),
     form.numeric("accept_advantage", { label: "Advantage (TPR − FPR) at most", slider: { from: 0.01, to: 0.99 } }),
     form.numeric("accept_security", { label: "Security MIS at least", slider: { from: 0.01, to: 0.99 } }),
+    form.numeric("accept_width", {
+      label: "Width of a 95 % interval",
+      help: "For a mean or share of values between 0 and 1: 0.02 is ± 1 percentage point. The answer says which η is precise enough, from noise alone and with sampling.",
+      slider: { from: 0.0005, to: 0.5, log: true },
+    }),
+    form.numeric("accept_rows", {
+      label: "Rows",
+      help: "Number of rows (or persons) of that mean.",
+      slider: { from: 100, to: 1e6, log: true, digits: 2 },
+    }),
     form.numeric("epsilon", {
       label: "ε (epsilon)",
       help: "The strength of a differential-privacy guarantee. Smaller is safer; 0 reveals nothing.",

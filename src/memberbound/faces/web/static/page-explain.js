@@ -29,7 +29,8 @@ export function open(root, given) {
     const choose = form.text("mode") === "choose";
     const notion = choose && form.text("notion") === "gdp" ? "epsilon" : form.text("notion");
     const accept = choose ? ["accept", ...BY_ACCEPT[form.text("accept")]] : [];
-    const own = BY_NOTION[notion].filter((name) => !(choose && FOUND.includes(name)));
+    const precise = choose && form.text("accept") === "interval";
+    const own = precise ? [] : BY_NOTION[notion].filter((name) => !(choose && FOUND.includes(name)));
     const fpr = choose && form.text("accept") === "tpr" ? [] : ["fpr"];
     return [...ALWAYS, ...own, ...accept, ...fpr];
   }

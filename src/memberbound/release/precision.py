@@ -1,0 +1,151 @@
+"""How precise a noisy number is: the half-width of its interval, and the η that a width needs.
+
+Noise is normal and put on a grid, so that an interval for the table's own value follows from the
+noise alone (X32, proofs/intervals.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from scipy import special
+
+from memberbound.answers import Given, Upper
+from memberbound.errors import InputError, fraction, positive, whole_number
+from memberbound.numerics.roots import last_true
+from memberbound.numerics.rounding import up
+from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Slack
+from memberbound.release.noise import COARSE
+
+#: Confidence of all intervals.
+CONFIDENCE = 0.95
+#: Numbers of rows for which ``explain`` shows the width of an interval.
+SHOWN_ROWS = (1_000, 10_000, 100_000)
+#: Factor by which a release's noise may exceed the ideal one: roundings, and room in sensitivities.
+_ROOM = 1.0 + 2.0**-19
+#: Coordinates of the largest histogram, whose draws have a slack.
+_COORDINATES = 100_000
+#: The largest and the smallest μ of a search.
+_MUS = (10.0, 1e-12)
+
+
+def normal_quantile(confidence: float = CONFIDENCE) -> float:
+    """Return z with 2Φ(z) - 1 = confidence."""
+    return float(special.ndtri((1.0 + fraction("confidence", confidence)) / 2))
+
+
+def half_width(scale: float, confidence: float = CONFIDENCE) -> float:
+    """Return the least h such that a noisy number is within h of the exact one this often.
+
+    Guarantee: P(|snapped(value + noise) - value| ≤ h) ≥ confidence for every value, wherever it is
+    between the grid's points; h is a multiple of half a grid step, at most one half step more than
+    needed.
+    Theorem: X32, proofs/intervals.md, claim 1.
+    Assumes: ideal noise; draws in floating point differ by the release's slack.
+
+    Examples:
+        >>> half_width(5.627), half_width(4.0), half_width(64.0)
+        (11.5, 8.0, 128.0)
+    """
+    step = float(COARSE.steps(positive("scale", scale)))
+    halves = max(1, math.floor(2 * normal_quantile(confidence) * scale / step))
+
+    def covers(count: int) -> bool:
+        # The grid points within h are at least ``count``; the noises that lead to them fill an
+        # interval of length count·step = 2h whose middle is at most half a step from 0.
+        reach = count * step / 2
+        above, below = (reach + step / 2) / scale, (reach - step / 2) / scale
+        return float(special.ndtr(above) - special.ndtr(-below)) >= confidence
+
+    while not covers(halves):
+        halves += 1
+    return halves * step / 2
+
+
+@dataclass(frozen=True)
+class IntervalWidth:
+    """Widths of a 95 % interval for a mean or share of values in [0, 1].
+
+    ``noise_upper`` is for the table's own value, ``population_upper`` for that of the population
+    which the rows were sampled from, whatever their variance.
+    """
+
+    rows: int
+    noise_upper: Upper
+    population_upper: Upper
+
+
+@dataclass(frozen=True)
+class Precise:
+    """The normal noise that is precise enough, and the η of a release with it."""
+
+    mu: Given
+    eta: Given
+
+
+@dataclass(frozen=True)
+class IntervalTarget:
+    """What a width needs: from noise alone, and together with sampling (None if impossible)."""
+
+    width: Given
+    rows: int
+    noise: Precise
+    population: Precise | None
+    #: The width without any noise.
+    sampling_alone_upper: Upper
+
+
+def sampling_width(rows: int) -> float:
+    """Return the width that sampling alone gives for a share of one half, the worst case."""
+    return normal_quantile() / math.sqrt(whole_number("n", rows, at_least=1))
+
+
+def interval_width(mu: float, rows: int) -> IntervalWidth:
+    """Return the widths for a mean or share that ``summarize`` releases with all of μ.
+
+    A share is a count whose histogram moves by √2.  A mean is a noisy sum over a noisy number of
+    values; it is no less precise.
+    """
+    alone = sampling_width(rows)
+    share, total = (half_width(moves / mu * _ROOM) for moves in (HISTOGRAM_MOVES, 2.0))
+    noise = up(2 * max(share, total / math.sqrt(2.0)) / rows, 4)
+    return IntervalWidth(rows, noise, up(math.hypot(noise, alone), 4))
+
+
+def widths_at(eta: float, rows: tuple[int, ...] = SHOWN_ROWS) -> tuple[IntervalWidth, ...]:
+    """Return the widths that ``summarize`` gives at this η; none if η is 0 or no guarantee."""
+    mu = 2 * float(special.ndtri(0.5 + eta))
+    return tuple(interval_width(mu, n) for n in rows) if 1e-12 <= mu <= _MUS[0] else ()
+
+
+def target_interval(width: float, rows: int) -> IntervalTarget:
+    """Return the smallest η whose 95 % intervals of a mean or share have at most this width.
+
+    Examples:
+        >>> found = target_interval(0.02, 10_000)
+        >>> round(found.noise.eta, 4), round(found.population.eta, 4)
+        (0.0058, 0.0292)
+    """
+    wanted = positive("target_interval", width)
+    count = whole_number("n", rows, at_least=2)
+    if wanted >= 1:
+        raise InputError(f"target_interval must be less than 1, got {width!r}.")
+    least = interval_width(_MUS[0], count)
+    if least.noise_upper > wanted:
+        raise InputError(
+            f"target_interval must be at least {least.noise_upper:.2g} for {count} rows, got "
+            f"{width!r}: a narrower interval leaves no guarantee."
+        )
+    population = None
+    if least.population_upper <= wanted:
+        population = _precise(lambda mu: interval_width(mu, count).population_upper <= wanted)
+    noise = _precise(lambda mu: interval_width(mu, count).noise_upper <= wanted)
+    return IntervalTarget(wanted, count, noise, population, up(sampling_width(count), 4))
+
+
+def _precise(enough: Callable[[float], bool]) -> Precise:
+    """Return the smallest μ that is enough, and the η of a release with it."""
+    mu = last_true(enough, *_MUS)
+    return Precise(mu, Budget(mu, Slack(_COORDINATES).total).curve().eta)
