@@ -172,8 +172,8 @@ _NAMES = {
     "Address": "host port token allow_host",
     "Data": "data database_table encoding model nonmembers predictions reference uniform unit",
     "Question": "attacks",
-    "Computation": "confidence insecure_seed learners memory pairs scheduler seed shadows subsets "
-    "tune width workers",
+    "Computation": "confidence insecure_seed learners memory no_fidelity pairs scheduler seed "
+    "shadows subsets tune width workers",
     "Limit": "fail_above fail_on junit",
     "Output": "browser excel_safe force json_ no_cache open_browser plot resume",
 }

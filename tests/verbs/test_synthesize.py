@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.commands import answered
 from tests.oracle.training import PUBLIC, people
 
 import memberbound
@@ -194,3 +195,38 @@ def test_marginals_are_shares_of_every_column_and_a_picture(answer, tmp_path):
     assert chart.save(tmp_path / "columns.svg").stat().st_size > 1000
     assert {row[0] for row in chart.rows} == set(marginals)
     assert "owner" in chart.alt
+
+
+def test_without_fidelity_nothing_is_compared(monkeypatch, tmp_path):
+    monkeypatch.setattr(memberbound.verbs.synthesize, "_fidelity", None)
+    stages, out = [], tmp_path / "new.csv"
+    answer = synthesize(
+        patients().drop(columns="patient"),
+        target="ill",
+        bounds=BOUNDS,
+        no_fidelity=True,
+        out=out,
+        progress=lambda *stage: stages.append(stage),
+    )
+    assert answer.fidelity is None
+    assert answer.to_dict()["fidelity"] is None
+    assert "owner only" not in answer.summary()
+    assert stages[-1] == (f"released: {out}", 3, 3)
+
+
+def test_a_comparison_that_is_stopped_says_that_the_release_exists(monkeypatch, tmp_path):
+    def stop(*_arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(memberbound.verbs.synthesize, "_fidelity", stop)
+    patients().to_csv(tmp_path / "people.csv", index=False)
+    (tmp_path / "public.json").write_text(json.dumps(BOUNDS))
+    code, _, said = answered(
+        *("synthesize", "people.csv", "--unit", "patient", "--bounds", "public.json"),
+        *("--out", "new.csv"),
+        cwd=tmp_path,
+    )
+    assert code == 130
+    assert "── released: new.csv; comparing with the real rows\n" in said
+    assert "stopped. Before that the table was released: new.csv. Its budget is spent." in said
+    assert (tmp_path / "new.csv").exists()

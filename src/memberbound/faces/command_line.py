@@ -391,8 +391,9 @@ def command(verb: Verb, drawing: Drawing | None = None) -> Callable[..., None]:
     def run(**typed: Any) -> None:
         try:
             act(**typed)
-        except KeyboardInterrupt:
-            raise StoppedError(f"stopped.{hint}") from None
+        except KeyboardInterrupt as stop:
+            notes = " ".join(getattr(stop, "__notes__", ()))
+            raise StoppedError(f"stopped. {notes}".rstrip() + hint) from None
 
     signature = act.signature()
     run.__signature__ = signature  # type: ignore[attr-defined]

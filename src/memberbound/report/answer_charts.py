@@ -86,7 +86,7 @@ def charts_of(answer: Any, table: str | None, progress: Progress) -> dict[str, C
         rates = [float(rate) for rate in answer.curve.replace_one.tpr_upper]
         curves = {"no attack gets above this": budget.curve().roc}
         charts["roc"] = ceiling_chart(curves, rates, "this release")
-    if hasattr(answer, "fidelity"):
+    if getattr(answer, "fidelity", None) is not None:
         charts["marginals"] = marginals_chart(answer)
     return {name: chart for name, chart in charts.items() if chart is not None}
 
@@ -437,6 +437,7 @@ def marginals_chart(answer: Synthesis) -> Chart:
 
     Estimates from the secret rows: for the owner of the rows only.
     """
+    assert answer.fidelity is not None
     shown = list(answer.fidelity.marginals.items())[:_MOST_COLUMNS]
     looks = {"real": bar_style("estimated", "//"), "new": bar_style("quiet")}
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,9 @@ from memberbound.declarations import (
     LedgerFile,
     Memory,
     Names,
+    Option,
     OutputFile,
+    Progress,
     PublicBounds,
     Rates,
     Table,
@@ -144,7 +146,7 @@ class Synthesis(AllRows):
     pairs: tuple[tuple[str, str], ...]
     noise: dict[str, Given]
     certificate: Certificate
-    fidelity: Fidelity
+    fidelity: Fidelity | None
     table: pd.DataFrame = field(metadata=INTERNAL)
     model: SyntheticTable = field(metadata=INTERNAL)
     owner_only: tuple[str, ...] = ("fidelity", "warnings")
@@ -183,7 +185,6 @@ class Synthesis(AllRows):
 
     def summary_rows(self) -> list[tuple[str, object]]:
         """Return table rows about the release, its bounds and its fidelity."""
-        owner = " (owner only)"
         rows: list[tuple[str, object]] = [
             ("rows", self.rows),
             ("columns", len(self.columns)),
@@ -197,9 +198,19 @@ class Synthesis(AllRows):
         for what, names in (("fresh numbers", self.identifiers), ("left out", self.left_out)):
             if names:
                 rows.append((what, ", ".join(names)))
-        close = self.fidelity
+        if self.fidelity is not None:
+            rows += self._fidelity_rows(self.fidelity)
+        if self.out is not None:
+            rows.append(("written", self.out))
+        return rows
+
+    def _fidelity_rows(self, close: Fidelity) -> list[tuple[str, object]]:
+        """Return table rows about the similarity to the real rows."""
+        owner = " (owner only)"
         mean = decimals(close.two_way_tvd_estimate, "estimate", 3)
-        rows.append(("distance of two columns", f"≈ {mean} on average{owner}"))
+        rows: list[tuple[str, object]] = [
+            ("distance of two columns", f"≈ {mean} on average{owner}")
+        ]
         rows += [
             (
                 "at worst" if pair is close.worst_pairs[0] else "then",
@@ -223,8 +234,6 @@ class Synthesis(AllRows):
             constant = decimals(score.constant_estimate, "estimate", 3)
             text = f"≈ {new} (trained on real rows {real}, a constant {constant}){owner}"
             rows.append((f"boosting, {name}", text))
-        if self.out is not None:
-            rows.append(("written", self.out))
         return rows
 
 
@@ -251,6 +260,8 @@ def synthesize(
     out: OutputFile | None = None,
     force: Force = False,
     excel_safe: ExcelSafe = False,
+    no_fidelity: Annotated[bool, Option("switch", web=False)] = False,
+    progress: Progress | None = None,
     insecure_seed: InsecureSeed | None = None,
 ) -> Synthesis:
     """Generate a synthetic table without revealing whose records are in the original.
@@ -272,6 +283,8 @@ def synthesize(
         columns: columns to draw (default: all).
         unit: column that identifies the person; all rows of a person count, with weights that sum
             to at most one, so that a record is a person.
+        no_fidelity: leave out the comparison of new with real rows, which takes most of the time.
+        progress: called with (stage, done, total) when a stage begins.
         out: file for the new rows (.csv, .parquet, .arrow); the certificate is written beside it.
 
     Command line:
@@ -295,6 +308,8 @@ def synthesize(
     statements = read_statements(bounds)
     public = read_bounds(statements)
     rules = read_rules(statements, public)
+    advance = progress or (lambda _stage, _done, _total: None)
+    advance("reading the table", 0, 3)
     with connect(scheduler, client) as cluster:
         records = read_secret_columns(
             source,
@@ -318,6 +333,7 @@ def synthesize(
                 "records unless given): new rows are made in memory."
             )
         drawn = source_from_seed(seed)
+        advance("measuring and drawing rows", 1, 3)
         with ledger_entry(
             ledger, "synthesize", "synthetic table", eta, out, table=source
         ) as reserve:
@@ -337,8 +353,20 @@ def synthesize(
             if out is not None:
                 written = excel_safe_table(released.frame) if excel_safe else released.frame
                 save(replace(released, frame=written), Path(out), force=force)
+        done = "released" if out is None else f"released: {out}"
         notes = unit_and_seed_notes(unit, seed, persons=model.records, table=records)
-        fidelity = _fidelity(model, records, frame)
+        # Everything below is for the owner of the rows only.
+        fidelity = None
+        if no_fidelity:
+            advance(done, 3, 3)
+        else:
+            advance(f"{done}; comparing with the real rows", 2, 3)
+            try:
+                fidelity = _fidelity(model, records, frame)
+            except KeyboardInterrupt as stop:
+                stop.add_note(f"Before that the table was {done}. Its budget is spent.")
+                raise
+            advance("compared with the real rows", 3, 3)
         return Synthesis(
             eta=model.eta,
             rows=len(frame),
@@ -358,8 +386,7 @@ def synthesize(
                 *records.notes,
                 *notes,
                 *_describe_broken_rules(rules, records),
-                *([] if fidelity.shortcoming is None else [fidelity.shortcoming]),
-                _OWN_EYES,
+                *([] if fidelity is None else [*filter(None, [fidelity.shortcoming]), _OWN_EYES]),
             ),
             baseline=guesses,
             table=released.frame,
