@@ -46,7 +46,6 @@ from memberbound.numerics.rounding import (
     double_above,
     down,
     shared_confidence,
-    sum_slack,
     up,
     up_array,
 )
@@ -422,7 +421,7 @@ def leak_beyond_the_table(profile: CountProfile, n: int, confidence: float = 0.9
     share = 0.5 * math.sqrt(profile.rows / size)
     terms = (1 - share) + share * np.sqrt(profile.count.astype(np.float64))
     total = float(terms @ profile.cells.astype(np.float64))
-    return _concentrated(total * (1 + sum_slack(terms.size)), profile.rows, confidence)
+    return _concentrated(total, profile.rows, confidence, terms.size)
 
 
 def smallest_certifiable_leak(profile: CountProfile, confidence: float = 0.95) -> float:
@@ -430,11 +429,11 @@ def smallest_certifiable_leak(profile: CountProfile, confidence: float = 0.95) -
     return _concentrated(float(profile.atoms), profile.rows, confidence)
 
 
-def _concentrated(total: float, rows: int, confidence: float) -> float:
-    """(√(F + L/2) + √(L/2))²/N with L = ln(1/β), at most 1."""
+def _concentrated(total: float, rows: int, confidence: float, terms: int = 1) -> float:
+    """(√(F + L/2) + √(L/2))²/N with L = ln(1/β), at most 1; F was added up of so many terms."""
     level = fraction("confidence", confidence, open_left=True, open_right=True)
-    half = -math.log(1 - level) / 2
-    return min(1.0, up((math.sqrt(total + half) + math.sqrt(half)) ** 2 / rows, 64))
+    half = -math.log1p(-level) / 2
+    return min(1.0, up((math.sqrt(total + half) + math.sqrt(half)) ** 2 / rows, 64 + terms))
 
 
 # ── What is certified of a table or a law: the numbers that ``certify`` and ``harden`` share ──────

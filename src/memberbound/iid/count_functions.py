@@ -37,8 +37,8 @@ KAPPA = 1 / math.sqrt(2 * math.pi)
 _SHIFT, _OFFSET = 0.5, 0.0203
 #: Above this mean a thinned value is bounded by Jensen's inequality, which costs 1/40 000 of it.
 _WIDE = 5000.0
-#: Relative rounding of one thinned value: at most a few thousand additions of logarithms.
-_THINNING_SLACK = 1e-10
+#: Roundings of one thinned value: at most a few thousand additions of logarithms.
+_THINNING = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -147,14 +147,14 @@ def totals_upper(
     if size > rows:
         raise InputError(f"n must be at most the table's {rows} rows, got {n!r}.")
     cells = profile.cells.astype(np.float64)
-    slack = 1 + sum_slack(profile.count.size) + _THINNING_SLACK
+    slack = 1 + sum_slack(profile.count.size + _THINNING)
     if size == rows:
         return [float(f.at(profile.count) @ cells) * slack for f in functions]
     values = np.empty((len(functions), profile.count.size))
     for column, count in enumerate(profile.count.tolist()):
         mean = count * size / rows
         if mean > _WIDE:
-            values[:, column] = [f.above(mean * (1 + 1e-15)) for f in functions]
+            values[:, column] = [f.above(mean) for f in functions]
             continue
         support, mass = _hypergeometric(rows, count, size)
         values[:, column] = [float(f.at(support) @ mass) for f in functions]

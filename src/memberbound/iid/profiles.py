@@ -13,7 +13,7 @@ from scipy import special
 
 from memberbound.errors import InputError, whole_number
 from memberbound.numerics.means import log_confidence
-from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
+from memberbound.numerics.rounding import UNIT, FloatArray, up
 
 # ── Counts of counts: all that a certificate needs to know about a table ──────────────────────────
 #
@@ -161,10 +161,9 @@ def two_sample_leak_upper(joint: JointProfile, beta: float) -> float:
         0.0123
     """
     n, m = joint.rows, joint.reference_rows
-    gaps = np.abs(joint.train / n - joint.reference / m)
-    # Each difference of two quotients is off by at most two roundings of numbers below 1.
-    distance = 0.5 * float(gaps @ joint.cells) * (1 + sum_slack(gaps.size))
-    distance += 1e-15 * float(((joint.train / n) + (joint.reference / m)) @ joint.cells)
+    columns = zip(joint.train.tolist(), joint.reference.tolist(), joint.cells.tolist(), strict=True)
+    # In whole numbers, so that nothing is rounded but the quotient.
+    distance = sum(abs(a * m - b * n) * cells for a, b, cells in columns) / (2 * n * m)
     width = math.sqrt(log_confidence(beta) / 2 * (1 / n + 1 / m))
     return min(1.0, up(distance + width, 16))
 
@@ -186,8 +185,9 @@ def split_leak_upper(profile: CountProfile, n: int, beta: float) -> float:
     size, rows = whole_number("n", n), profile.rows
     if size >= rows:
         raise InputError(f"n must be below the table's {rows} rows, got {n!r}.")
+    # Terms are raised by more than twice their rounding, hence also by that of their sum: a table
+    # of N rows has fewer than √(2N) counts.
     mean_distance = float(_split_terms(profile.count, rows, size) @ profile.cells)
-    mean_distance *= 1 + sum_slack(profile.count.size) + 1e-11
     return min(1.0, up(mean_distance + math.sqrt(2 * log_confidence(beta) / rows), 16))
 
 
@@ -198,7 +198,7 @@ def _split_terms(count: NDArray[np.int64], rows: int, n: int) -> FloatArray:
     c, a = np.where(split, count, 1), np.where(split, a, 1)
     whole = _log_choices(np.array([rows]), np.array([n]))
     log_mass = _log_choices(c, a) + _log_choices(rows - c, n - a) - whole
-    # Nine logarithms of factorials, each off by a few units of at most N·ln N.
+    # Nine logarithms of factorials, each off by three units of at most N·ln N.
     slack = 64 * UNIT * (rows + 2) * math.log(rows + 2)
     share = (a / n) * ((rows - c - n + a) / (rows - n))
     return np.where(split, share * np.exp(log_mass + slack), 0.0)
