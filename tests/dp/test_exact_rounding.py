@@ -62,6 +62,7 @@ def test_sticks_between_lines_are_the_chord_from_above():
         gap = rng.choice([1.0, rng.uniform(0, 1), rng.uniform(0, 1e-9), rng.uniform(1, 2)])
         left, right = sorted((rng.random(), rng.random() ** 3), reverse=True)
         profile = ForwardProfile(np.array([low, low + gap]), np.array([left, right]))
+        assert profile.stick(5000.0) == right
         start, end = profile.epsilon.tolist()
         if not start < end:
             continue
@@ -91,8 +92,8 @@ def test_log_moments_are_from_above_also_where_large_terms_cancel():
     rng = Random(3)
     for _ in range(120):
         step = 10 ** rng.uniform(-3, 1)
-        scale = rng.choice([0.0, 30.0, 600.0])
-        mass = np.exp([-scale - rng.random() for _ in range(rng.randint(1, 6))])
+        scale = rng.choice([0.0, 30.0, 600.0, 1e6])
+        mass = np.exp([-min(scale, 600.0) - rng.random() for _ in range(rng.randint(1, 6))])
         lattice = LossLattice(rng.randint(-3, 900), step, mass, 0.0, 0.0)
         orders = np.array([rng.uniform(0.1, 1) * scale / (step * max(1, lattice.start)), 1e-3])
         for order, value in zip(orders, lattice.log_moments(mass, orders), strict=True):
@@ -101,7 +102,7 @@ def test_log_moments_are_from_above_also_where_large_terms_cancel():
                 for i, m in enumerate(mass.tolist())
             )
             truth = mp.log(exact)
-            assert truth <= value <= truth + 2e-11
+            assert truth <= value <= truth + mp.mpf("1e-11") + abs(truth) * mp.mpf("1e-14")
 
 
 @pytest.mark.parametrize("times", [2**60 + 127, 2**60 + 129, 3 * 2**61 + 511])
@@ -219,10 +220,12 @@ def test_atoms_are_spread_with_their_likelihood_ratio():
         for _ in range(40):
             count = rng.randint(1, 6)
             losses = np.array([rng.uniform(-3, 5) * step for _ in range(count)])
+            losses[0] = math.nextafter(rng.randint(-3, 5) * step, rng.choice([-9.0, 9.0]))
             masses = np.array([rng.random() for _ in range(count)])
             masses /= masses.sum()
             lattice = module._on_lattice(losses, masses, step, 0.0, 0.0)
             assert lattice.relative_error > 0.0
+            assert (lattice.mass >= 0).all()
             profile = lattice.composed_profile(1, np.arange(0.0, 6.0))
             for epsilon, delta in zip(profile.epsilon, profile.delta, strict=True):
                 truth = mp.fsum(
@@ -231,6 +234,13 @@ def test_atoms_are_spread_with_their_likelihood_ratio():
                     if value > epsilon
                 )
                 assert truth <= delta
+
+
+def test_masses_beyond_the_lattice_go_to_infinity_with_their_error():
+    losses, masses = np.array([0.0, 1e6]), np.array([0.25, 0.75])
+    lattice = module._on_lattice(losses, masses, 1.0, 1e-3, 1e-10)
+    assert lattice.infinite >= (F(0.75) + F(1e-3)) * (1 + F(1, 10**10))
+    assert lattice.infinite == pytest.approx(0.751, rel=1e-8)
 
 
 # ---- targets as they are written ------------------------------------------------------------

@@ -35,8 +35,6 @@ _LOG_TAIL = -46.0
 #: Rounding per halving of a transform, in units: twiddle factor, two products, sums (Higham §24.1
 #: gives about 7, the radices 3, 4 and 5 no more); doubled.
 _STAGE = 16.0
-#: Relative error of one complex product, in units (√8 without fused operations).
-_PRODUCT = 3.0
 #: Tail levels for which an exponential tilt is made.
 _TILT_LEVELS = (1e-13, 1e-30)
 #: Orders at which Chernoff's inequality is tried, relative to the best one for a normal law.
@@ -158,7 +156,8 @@ class LossLattice:
                 exponent = order * losses + log_mass
                 top = float(exponent.max())
                 result[i] = top + math.log(float(np.exp(exponent - top).sum()))
-        return result + sum_slack(losses.size) + 8 * UNIT * (1024 + np.abs(result))
+        # Exponents up to 1024; beyond, the result is as large.  Adding up kinds is covered too.
+        return result + sum_slack(losses.size + 8192) + 8 * UNIT * np.abs(result)
 
 
 @dataclass(frozen=True)
@@ -253,11 +252,10 @@ class Composition:
     def _log_moments(self, masses: Sequence[FloatArray], orders: FloatArray) -> FloatArray:
         """Logarithms of the moments of the sum, from above."""
         moments = [
-            times * lattice.log_moments(mass, orders)
+            (times * lattice.log_moments(mass, orders)).tolist()
             for (lattice, times), mass in zip(self.parts, masses, strict=True)
         ]
-        total = np.sum(moments, axis=0)
-        return np.asarray(total + len(moments) * UNIT * np.sum(np.abs(moments), axis=0))
+        return np.array([math.fsum(column) for column in zip(*moments, strict=True)])
 
     def _orders(self, masses: Sequence[FloatArray], log_tail: float) -> FloatArray:
         """Orders around the one that is best for a normal law of the same variance."""
@@ -301,8 +299,8 @@ class Composition:
         rate = tilt.theta * self.step
         # Rounding of the tilt, of the scale that undoes it, and of the sums.
         exponents = abs(tilt.log_scale) + rate * max(abs(first), abs(end))
-        relative = tilt.error + 8 * UNIT * (8 + exponents)
-        relative += sum_slack(end - first + 8 * index.size)
+        roundings = end - first + 8 * index.size + 64 + 8 * math.ceil(exponents)
+        relative = tilt.error + sum_slack(roundings)
         if relative > 1:
             return np.ones(grid.size)
         above = math.exp(min(0.0, tilt.log_scale - rate * end + _LOG_TAIL)) * _growth(relative)
@@ -402,8 +400,8 @@ def _convolved(
     """Return the circular convolution of all powers, and its error in the sup- and Euclidean norm.
 
     ``proofs/loss-lattice.md``, §4: with coefficients F_k off by e_k and W_k = |F_k| + e_k, the
-    product of the powers T_k is off by Π W_k^{T_k} times Σ T_k·e_k/W_k, the products' own
-    roundings and those of the inverse transform.
+    product of the powers T_k is off by Π W_k^{T_k} times Σ T_k·e_k/W_k and the rounding of the
+    inverse transform.
     """
     times, product, bound = sum(counts), None, np.ones(1)
     ratio = np.zeros(1)
@@ -416,18 +414,18 @@ def _convolved(
             if times == 1:
                 return folded, 0.0, 0.0
             coefficient = np.fft.rfft(folded)
-            total = float(folded.sum()) * (1 + sum_slack(length))
+            # The stages are counted twice: the products of the powers, the sum and |F| are covered.
             stages = _STAGE * UNIT * math.log2(length)
-            off = (stages + rows * UNIT) * total
+            off = (stages + rows * UNIT) * float(folded.sum())
             # |F| of both the true and the computed coefficient, from above.
-            size = np.abs(coefficient) * (1 + 4 * UNIT) + off
+            size = np.abs(coefficient) + off
             bound = bound * size**count
             ratio = ratio + count * off / size
             power = _power(coefficient, count)
             product = power if product is None else product * power
         assert product is not None
         composed = np.fft.irfft(product, length)
-        each = bound * (ratio * 1.01 + times * _PRODUCT * UNIT * 1.01 + 2 * stages)
+        each = bound * (ratio * 1.01 + 2 * stages)
         squares = float(np.square(each).sum())
     # The half spectrum represents both halves.
     mean, norm = 2 * float(each.sum()) / length, math.sqrt(2 * squares / length)
