@@ -168,9 +168,7 @@ def test_probabilities_of_cells_are_from_below():
     for _ in range(20):
         rows, beta = rng.randint(5, 120), 10 ** rng.uniform(-6, -0.3)
         counts = sorted({rng.randint(1, rows) for _ in range(3)})
-        for count, value in zip(
-            counts, heavy_probability_lower(rows, counts, beta), strict=True
-        ):
+        for count, value in zip(counts, heavy_probability_lower(rows, counts, beta), strict=True):
             if value > 0:
                 share = mp.mpf(beta) / 64
                 assert binomial_tail(rows, count, mp.mpf(value)) <= share
@@ -431,9 +429,8 @@ def test_records_of_a_law_leak_their_share_over_its_probability_from_above():
         weight = rng.random()
         law = np.array([weight, 1 - weight])
         found = certified_law(law, n, IidGame(0.5)).record_leak.max
-        exact = max(
-            F(float(x)) / F(y) for x, y in zip(half_deviation_upper(n, law), law.tolist(), strict=True)
-        )
+        shares = zip(half_deviation_upper(n, law).tolist(), law.tolist(), strict=True)
+        exact = max(F(x) / F(y) for x, y in shares)
         assert min(F(1), exact) <= F(found) <= exact * (1 + F(1, 10**14))
 
 
