@@ -57,8 +57,8 @@ def shared_models(rows: list[Row]) -> str:
         for kind in ("plain lira", "plain rmia"):
             shown += best([r for r in means if r["method"].startswith(kind)])
         for row in shown:
-            place = f"{dataset} ({row['seeds']})"
-            lines.append(f"| {place} | {learner} | {row['method']} | {cells(row)} |")
+            label = f"{dataset} ({row['seeds']})"
+            lines.append(f"| {label} | {learner} | {row['method']} | {cells(row)} |")
     return "\n".join(lines)
 
 
@@ -73,11 +73,11 @@ def same_target(rows: list[Row]) -> str:
                 lines.append(f"| {dataset} | {learner} | {row['method']} | {cells(row)} |")
             for note in dict.fromkeys(r["note"] for r in asked if "note" in r):
                 lines.append(f"| {dataset} | {learner} | {tool} | {note} | | | | |")
-        places = {(r["seed"], r["target"]) for r in peers if "target" in r}
+        pairs = {(r["seed"], r["target"]) for r in peers if "target" in r}
         for method in SHOWN:
             beside = [
                 r["first"][target]
-                for seed, target in places
+                for seed, target in pairs
                 for r in mine
                 if r["method"] == method and r["seed"] == seed
             ]

@@ -93,9 +93,9 @@ def law(values: Values, true: Values) -> dict[str, float]:
     bins = np.unique(np.quantile(spread, np.linspace(0, 1, 25))) if spread.size else np.zeros(1)
     codes, names = values.factorize()
     found = np.where(codes < 0, "missing", np.array([*names, ""], dtype=object)[codes])
-    place = np.searchsorted(bins, numbers, side="right")
-    place[numbers == bins[-1]] = len(bins) - 1
-    cells = np.where(np.isin(numbers, atoms), numbers.astype("U32"), place.astype("U32"))
+    index = np.searchsorted(bins, numbers, side="right")
+    index[numbers == bins[-1]] = len(bins) - 1
+    cells = np.where(np.isin(numbers, atoms), numbers.astype("U32"), index.astype("U32"))
     keys = np.where(known, cells, np.char.add("text ", found.astype("U64")))
     kinds, shares = np.unique(keys, return_counts=True)
     return dict(zip(kinds.tolist(), (shares / len(values)).tolist(), strict=True))
@@ -118,7 +118,7 @@ def impossible(values: Values, true: Values) -> float:
     return float(wrong[~np.isnan(numbers)].mean()) if (~np.isnan(numbers)).any() else 0.0
 
 
-def drawn(cells: Cells, true: Values, scale: float, draws: np.random.Generator) -> Values:
+def draw(cells: Cells, true: Values, scale: float, draws: np.random.Generator) -> Values:
     """Return values drawn from a column's noisy counts."""
     exact = np.bincount(cells.cell_of(true), minlength=cells.count).astype(float)
     noisy: FloatArray = exact + draws.normal(0, scale, cells.count)
@@ -126,7 +126,7 @@ def drawn(cells: Cells, true: Values, scale: float, draws: np.random.Generator) 
     column = released_column(cells, noisy[:, None], total, scale, least=5 * scale, most=32)
     weights = column.fine[:, 0] / column.fine.sum()
     bins = draws.choice(len(weights), _DRAWN, p=weights)
-    made = cells.drawn(column.first[bins], column.last[bins], draws)
+    made = cells.draw(column.first[bins], column.last[bins], draws)
     texts = made.astype(object).where(made.notna(), None)
     return Values.of([None if v is None else str(v) for v in texts])
 
@@ -144,7 +144,7 @@ def measure(values: Values, columns: int, eta: float, seed: int) -> tuple[float,
     if cells is None:
         return 1.0, 1.0, 0.0
     scale = math.sqrt(2 * columns / (_COUNTED * budget.left)) / budget.mu
-    made = drawn(cells, values, scale, np.random.default_rng(seed))
+    made = draw(cells, values, scale, np.random.default_rng(seed))
     return distance(made, values), 0.0, impossible(made, values)
 
 

@@ -186,8 +186,8 @@ def _scores(truth: np.ndarray, guess: np.ndarray, chances: np.ndarray, names: An
 
 
 def _log_loss(truth: np.ndarray, chances: np.ndarray, names: Any) -> float:
-    places = {str(name): place for place, name in enumerate(names)}
-    chosen = chances[np.arange(len(truth)), [places[name] for name in truth]]
+    indices = {str(name): index for index, name in enumerate(names)}
+    chosen = chances[np.arange(len(truth)), [indices[name] for name in truth]]
     return -float(np.mean(np.log(np.maximum(chosen, 1e-15))))
 
 

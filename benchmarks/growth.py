@@ -48,13 +48,13 @@ def drawn(rows: int, numbers: int, wholes: int, values: list[int], seed: int = 0
 
     rng = np.random.default_rng(seed)
     columns: dict[str, object] = {}
-    for place in range(numbers):
-        columns[f"n{place}"] = rng.normal(size=rows).round(2)
-    for place in range(wholes):
-        columns[f"w{place}"] = rng.integers(0, 50, rows)
-    for place, count in enumerate(values):
+    for index in range(numbers):
+        columns[f"n{index}"] = rng.normal(size=rows).round(2)
+    for index in range(wholes):
+        columns[f"w{index}"] = rng.integers(0, 50, rows)
+    for index, count in enumerate(values):
         names = np.array([f"v{value}" for value in range(count)])
-        columns[f"c{place}"] = names[rng.integers(0, count, rows)]
+        columns[f"c{index}"] = names[rng.integers(0, count, rows)]
     score = columns["n0"] + columns["n1"] / 2 + (columns["c0"] == "v1")  # type: ignore[operator]
     columns["y"] = np.where(score + rng.normal(size=rows) > 0, "yes", "no")
     return pd.DataFrame(columns)

@@ -214,9 +214,9 @@ def linear_attack(
 
 def _picked(values: np.ndarray, error: float) -> Attacked:
     half = len(values) // 2
-    place = int(values[:half].mean(axis=0).argmax())
+    index = int(values[:half].mean(axis=0).argmax())
     average = _bets(values.mean(axis=1), error / 2)
-    worst = _bets(values[half:, place], error / 2)
+    worst = _bets(values[half:, index], error / 2)
     return Attacked(average, worst, values.mean(axis=0))
 
 

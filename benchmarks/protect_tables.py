@@ -157,8 +157,8 @@ def features(table: pd.DataFrame, bounds: Bounds, bins: int = 0) -> np.ndarray:
             continue
         share = (table[name].to_numpy(float) - bound[0]) / (bound[1] - bound[0])
         if bins:
-            place = np.where(np.isnan(share), bins, np.clip(share * bins, 0, bins - 1))
-            parts.append(place.astype(int)[:, None] == np.arange(bins + 1))
+            index = np.where(np.isnan(share), bins, np.clip(share * bins, 0, bins - 1))
+            parts.append(index.astype(int)[:, None] == np.arange(bins + 1))
         else:
             parts.append(np.nan_to_num(2 * np.clip(share, 0, 1) - 1)[:, None])
     return np.hstack(parts).astype(np.float64)

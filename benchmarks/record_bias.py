@@ -44,10 +44,10 @@ def own_accuracy(
             examples,
             learner_from_name(name),
             models=count,
-            seed=10_000 * (record + 1) + seed + place,
+            seed=10_000 * (record + 1) + seed + index,
             n_jobs=1,
         )
-        for place, count in enumerate(sizes)
+        for index, count in enumerate(sizes)
     ]
     known, asked = made
     attack = ATTACKS[ATTACK]

@@ -169,8 +169,8 @@ class Coding:
         if not self.is_number:
             return self._kept(column).map(self.labels).fillna(last).to_numpy(dtype=np.int64)
         numbers = _numbers(column)
-        places = np.searchsorted(self.edges, numbers, side="right")
-        return np.where(np.isnan(numbers), last, places)
+        indices = np.searchsorted(self.edges, numbers, side="right")
+        return np.where(np.isnan(numbers), last, indices)
 
 
 def bounds_of(table: pd.DataFrame, *, edges: bool = False) -> dict[str, object]:

@@ -83,8 +83,8 @@ def report(lines: list[dict[str, Any]]) -> str:
     for label, row in zip(labels, gains, strict=True):
         shown = [f"{gain:+.3f}" for gain in (*row, row.mean())]
         text.append("| " + " | ".join([label, *shown]) + " |")
-    for place, table in enumerate(tables):
-        others = np.delete(gains, place, axis=1)
+    for index, table in enumerate(tables):
+        others = np.delete(gains, index, axis=1)
         best = labels[int(others.mean(axis=1).argmax())]
         text.append(f"without {table}: {best}")
     return "\n".join(text)

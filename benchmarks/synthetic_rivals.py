@@ -20,8 +20,8 @@ from memberbound.release.all_rows.tree import select_forest
 
 
 def contingency(codes: list[IntArray], sizes: list[int]) -> FloatArray:
-    places = np.ravel_multi_index(codes, sizes)
-    return np.bincount(places, minlength=int(np.prod(sizes))).reshape(sizes).astype(np.float64)
+    indices = np.ravel_multi_index(codes, sizes)
+    return np.bincount(indices, minlength=int(np.prod(sizes))).reshape(sizes).astype(np.float64)
 
 
 def _columns_given_class(

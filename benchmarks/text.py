@@ -139,7 +139,7 @@ def main() -> None:
                 run = leaf.TextRun(model, settings, records, eta)
                 run.train()
                 cpu = time.process_time() - start
-                with run.adapted.attached():
+                with run.adapted.attach():
                     line = report(kind, model, load(), data, cpu)
                 kind |= {"rank": settings.rank, "sample_rate": settings.sample_rate}
                 line |= kind | {"weights": run.adapted.size}

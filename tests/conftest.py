@@ -92,8 +92,8 @@ LONGEST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the longest files first; the others, and the tests within a file, keep their order."""
     here = Path(__file__).parent
-    places = {here / name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.path, len(places)))
+    indices = {here / name: index for index, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: indices.get(item.path, len(indices)))
 
 
 #: Debian's names and the usual others.

@@ -349,8 +349,8 @@ def larger(module, name, factor, argument="error"):
     """Hand a primitive more error than its caller states."""
 
     def fault(patch):
-        place = importlib.import_module(f"memberbound.{module}")
-        right = getattr(place, name)
+        target = importlib.import_module(f"memberbound.{module}")
+        right = getattr(target, name)
 
         def wrong(*args, **named):
             if argument in named:
@@ -359,7 +359,7 @@ def larger(module, name, factor, argument="error"):
                 args = (*args[:-1], args[-1] * factor)
             return right(*args, **named)
 
-        patch.setattr(place, name, wrong)
+        patch.setattr(target, name, wrong)
 
     return fault
 
@@ -368,11 +368,11 @@ def unshared(module, name="shared_confidence"):
     """Let every part have the whole error."""
 
     def fault(patch):
-        place = importlib.import_module(f"memberbound.{module}")
+        target = importlib.import_module(f"memberbound.{module}")
         if name == "shared_confidence":
-            patch.setattr(place, name, lambda confidence, parts: confidence)
+            patch.setattr(target, name, lambda confidence, parts: confidence)
         else:
-            patch.setattr(place, name, lambda confidence, *_: -math.log(1 - confidence))
+            patch.setattr(target, name, lambda confidence, *_: -math.log(1 - confidence))
 
     return fault
 
@@ -381,8 +381,8 @@ def share(name, value):
     """Change one share of the error of a table's certificate."""
 
     def fault(patch):
-        place = importlib.import_module("memberbound.iid.certificates")
-        for shares in (place._SHARES_ALL_ROWS, place._SHARES_WITH_REST):
+        certificates = importlib.import_module("memberbound.iid.certificates")
+        for shares in (certificates._SHARES_ALL_ROWS, certificates._SHARES_WITH_REST):
             if name in shares:
                 patch.setitem(shares, name, value)
 
@@ -445,8 +445,8 @@ PASS_ON = {
 def test_every_interval_is_recorded():
     """A function with an error level is recorded, or known to make no interval of its own."""
     found = {}
-    for place in ("attacks", "iid", "numerics", "subset", "release.half"):
-        package = importlib.import_module(f"memberbound.{place}")
+    for room in ("attacks", "iid", "numerics", "subset", "release.half"):
+        package = importlib.import_module(f"memberbound.{room}")
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             for name, function in vars(importlib.import_module(module.name)).items():
                 target = inspect.unwrap(function) if callable(function) else None

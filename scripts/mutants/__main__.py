@@ -146,11 +146,11 @@ def put_in_place(mutant: Mutant, functions: dict[str, list[types.FunctionType]])
     """Give the functions of the module the mutated code, or its constants the mutated values."""
     path = SOURCE / mutant.path
     tree = ast.parse(text_of(path))
-    _, _, _, (parent, field, place), new, _ = list(faults(tree))[mutant.index]
-    if place is None:
+    _, _, _, (parent, field, index), new, _ = list(faults(tree))[mutant.index]
+    if index is None:
         setattr(parent, field, new)
     else:
-        getattr(parent, field)[place] = new
+        getattr(parent, field)[index] = new
     code = compile(ast.fix_missing_locations(tree), str(path), "exec")
     if not mutant.scope or mutant.scope in names_used_at_import(tree):
         replace_values(mutant, code)
@@ -282,11 +282,11 @@ class Runner:
                 os.close(pipe)
                 os.waitpid(pid, 0)
                 known = json.loads(kept.read_text()) if kept.exists() else {"tests": {}}
-            for test, (seconds, places) in known["tests"].items():
+            for test, (seconds, scopes) in known["tests"].items():
                 if test in self.items:
-                    self.seconds[test], self.breadth[test] = seconds, len(places)
-                    for place in places:
-                        self.reached[place].append(test)
+                    self.seconds[test], self.breadth[test] = seconds, len(scopes)
+                    for scope in scopes:
+                        self.reached[scope].append(test)
         for test in self.seconds:
             self.reached[test] = [test]
         print()
@@ -316,14 +316,14 @@ class Runner:
             sys.settrace(None)
             spent = time.process_time() - begun
             if all(r.passed for r in reports):
-                places = {
+                scopes = {
                     f"{targets[c.co_filename]}:{c.co_qualname.split('.<locals>')[0]}"
                     for c in codes
                     if c.co_filename in targets
                 }
-                found[item.nodeid] = (spent, sorted(places))
+                found[item.nodeid] = (spent, sorted(scopes))
         kept.parent.mkdir(parents=True, exist_ok=True)
-        modules = {place.split(":")[0] for _, places in found.values() for place in places}
+        modules = {scope.split(":")[0] for _, scopes in found.values() for scope in scopes}
         known = {"modules": {m: self.functions_of(m) for m in modules}, "tests": found}
         kept.write_text(json.dumps(known))
         return ""
@@ -334,20 +334,20 @@ class Runner:
         """Return the tests that reach the mutant, as many as the time allowed holds."""
         if self.options.killers is not None:
             return [self.options.killers[mutant.key]]
-        places = {f"{mutant.path}:{mutant.scope}"}
+        scopes = {f"{mutant.path}:{mutant.scope}"}
         if not mutant.scope:
             names = {n.rsplit(".", 1)[-1] for n in mutant.names}
-            places = {
+            scopes = {
                 f"{Path(file).relative_to(SOURCE)}:{f.__code__.co_qualname.split('.<locals>')[0]}"
                 for file, functions in self.functions.items()
                 if file.startswith(str(SOURCE))
                 for f in functions
                 if any(names & {*c.co_names} for c in code_objects(f.__code__))
             }
-            places |= {place for place in self.reached if place.startswith(f"{mutant.path}:")}
+            scopes |= {scope for scope in self.reached if scope.startswith(f"{mutant.path}:")}
             known = {*self.seconds}  # and tests that look at the constant itself
-            places |= {t for t in known if names & {*self.items[t].obj.__code__.co_names}}  # type: ignore[attr-defined]
-        reach = {t for place in places for t in self.reached[place] if self.trusted.get(t, True)}
+            scopes |= {t for t in known if names & {*self.items[t].obj.__code__.co_names}}  # type: ignore[attr-defined]
+        reach = {t for scope in scopes for t in self.reached[scope] if self.trusted.get(t, True)}
         history = self.killers[f"{mutant.path}:{mutant.scope}"]
         own = Path(mutant.path).parts[-2]
         ordered = sorted(

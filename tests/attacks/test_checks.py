@@ -94,9 +94,9 @@ def test_the_audit_refuses_to_call_a_shift_a_leak() -> None:
 def test_rows_on_both_sides() -> None:
     case = evidence(50, 0.0, 0)
     frame, truth = case.rows.copy(), case.truth.copy()
-    for place, (original, another) in {60: (3, 0), 61: (4, 1), 1: (0, 0)}.items():
+    for index, (original, another) in {60: (3, 0), 61: (4, 1), 1: (0, 0)}.items():
         # With another target it is another record.
-        frame.iloc[place], truth[place] = frame.iloc[original], truth[original] ^ another
+        frame.iloc[index], truth[index] = frame.iloc[original], truth[original] ^ another
     shared, alike = duplicate_notes(replace(case, rows=frame, truth=truth))
     assert "1 non-members" in shared
     assert "rows: 11)" in shared

@@ -45,9 +45,9 @@ def worst_mechanism(run, epsilon, delta):
     # P(guess | coins) for all coins and guesses, then the excess of every pair and guess.
     rows, columns, eye = len(coins), len(guesses), np.eye(len(guesses))
     excess, budget = [], []
-    for place, (a, b) in enumerate(pairs):
+    for index, (a, b) in enumerate(pairs):
         one, other = (np.kron(np.eye(rows)[k], eye) for k in (a, b))
-        own = np.kron(np.eye(len(pairs))[place], eye)
+        own = np.kron(np.eye(len(pairs))[index], eye)
         excess.append(np.hstack([one - math.exp(epsilon) * other, -own]))
         budget.append(np.concatenate([np.zeros(rows * columns), own.sum(axis=0)]))
     limits = np.vstack([*excess, *budget])

@@ -115,12 +115,12 @@ def test_a_lack_of_memory_is_not_a_failing_learner(monkeypatch, tmp_path):
         def broken(*given, error=error, **named):
             raise error
 
-        for place, name, cache in (
+        for module, name, cache in (
             (shadows, "signals_of", None),
             (refits._Description, "reducer_override", tmp_path),
         ):
             with monkeypatch.context() as patched:
-                patched.setattr(place, name, broken)
+                patched.setattr(module, name, broken)
                 with pytest.raises(seen):
                     train_shadows(examples(), RidgeClassifier(), models=4, n_jobs=1, cache=cache)
 

@@ -29,11 +29,11 @@ def table(rng: np.random.Generator) -> Evidence:
     return Evidence(answers, truth, MEMBER, ("0", "1"), x[:, None], model)
 
 
-def places_of_known_half(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+def split_known_half(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     return select_known_records(case, 0, references=False)
 
 
-def places_of_one_law(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+def split_one_law(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     trained = []
 
     def scored(rows, member, others, rng):
@@ -46,7 +46,7 @@ def places_of_one_law(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.nda
     return np.isin(np.asarray(case.rows)[:, 0], trained[0])
 
 
-def places_of_recognised(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+def split_recognised(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     """Whether each non-member calibrates: a member just below it counts it then, else not."""
     scores = np.asarray(case.rows)[:, 0].copy()
     outside = np.sort(scores[SIZE:])
@@ -56,7 +56,7 @@ def places_of_recognised(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.
     return np.tile(steps, 2)
 
 
-def places_of_references(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+def split_references(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     halves = []
 
     def trained(examples, estimator, *, seed, **_):
@@ -70,7 +70,7 @@ def places_of_references(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.
     return halves[0]
 
 
-def places_of_known_part(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+def split_known_part(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     return select_known_records(case, 0, references=True)
 
 
@@ -82,33 +82,33 @@ class _StopError(Exception): ...
 
 
 SPLITS = [
-    places_of_known_half,
-    places_of_one_law,
-    places_of_recognised,
-    places_of_references,
-    places_of_known_part,
+    split_known_half,
+    split_one_law,
+    split_recognised,
+    split_references,
+    split_known_part,
 ]
-Places = Callable[[Evidence, pytest.MonkeyPatch], np.ndarray]
+Split = Callable[[Evidence, pytest.MonkeyPatch], np.ndarray]
 
 
-def unevenness(places: Places, monkeypatch: pytest.MonkeyPatch) -> float:
+def unevenness(choose: Split, monkeypatch: pytest.MonkeyPatch) -> float:
     """Return the largest distance from ½ of how often a rank is chosen among many tables."""
     rng = np.random.default_rng(0)
-    chosen = [places(table(rng), monkeypatch) for _ in range(TABLES)]
+    chosen = [choose(table(rng), monkeypatch) for _ in range(TABLES)]
     return float(np.abs(np.mean(chosen, axis=0) - 0.5).max())
 
 
-@pytest.mark.parametrize("places", SPLITS)
-def test_no_rank_of_a_sorted_file_is_always_on_one_side(places: Places, monkeypatch) -> None:
+@pytest.mark.parametrize("choose", SPLITS)
+def test_no_rank_of_a_sorted_file_is_always_on_one_side(choose: Split, monkeypatch) -> None:
     """Each of 40 ranks is off ½ by more than 0.16 of 200 tables with probability 6e-6."""
-    assert unevenness(places, monkeypatch) < 0.16
+    assert unevenness(choose, monkeypatch) < 0.16
     rng = np.random.default_rng(3)
     once = table(rng)
-    assert (places(once, monkeypatch) == places(once, monkeypatch)).all()
+    assert (choose(once, monkeypatch) == choose(once, monkeypatch)).all()
 
 
-@pytest.mark.parametrize("places", SPLITS)
-def test_a_seed_alone_is_caught(places: Places, monkeypatch) -> None:
+@pytest.mark.parametrize("choose", SPLITS)
+def test_a_seed_alone_is_caught(choose: Split, monkeypatch) -> None:
     """Negative control: coins from the seed alone choose the same ranks in every table."""
 
     def seeded(seed, *content, purpose=""):
@@ -116,7 +116,7 @@ def test_a_seed_alone_is_caught(places: Places, monkeypatch) -> None:
 
     for module in (evidence, checks, model_audit):
         monkeypatch.setattr(module, "content_generator", seeded)
-    assert unevenness(places, monkeypatch) == 0.5
+    assert unevenness(choose, monkeypatch) == 0.5
 
 
 def share_wrong(seed: int, lists: int = 200) -> float:

@@ -77,12 +77,12 @@ def test_scores_equal_the_naive_ones_for_any_block_size(monkeypatch, block):
     shuffled = frame.sample(frac=1, random_state=1)
     result = scored(shuffled, texts)
     assert sorted(result.records) == sorted(texts)
-    for place, record in enumerate(result.records):
+    for index, record in enumerate(result.records):
         rows = frame[frame["record"] == record]
-        assert result.member[place] == bool(rows["member"].iloc[0])
-        assert result.tokens[place] == len(rows)
+        assert result.member[index] == bool(rows["member"].iloc[0])
+        assert result.tokens[index] == len(rows)
         for name, value in naive(rows, texts[record]).items():
-            assert result.scores[name][place] == pytest.approx(value, rel=1e-9, abs=1e-12), name
+            assert result.scores[name][index] == pytest.approx(value, rel=1e-9, abs=1e-12), name
     assert not result.missing
 
 

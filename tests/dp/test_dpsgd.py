@@ -221,9 +221,9 @@ def test_steps_that_take_every_record_are_gaussian_on_the_lattice_too(direction,
     with mp.workdps(40):
         mu = shift * mp.sqrt(mpf(1) / 64 + mpf(3) / 100)
         for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0):
-            place = mu / 2, mpf(epsilon) / mu
-            truth = mp.ncdf(place[0] - place[1])
-            truth -= mp.exp(epsilon) * mp.ncdf(-place[0] - place[1])
+            point = mu / 2, mpf(epsilon) / mu
+            truth = mp.ncdf(point[0] - point[1])
+            truth -= mp.exp(epsilon) * mp.ncdf(-point[0] - point[1])
             result = lines.stick(epsilon)
             assert truth <= result
             assert truth < 1e-12 or result <= truth * mpf("1.05")

@@ -189,16 +189,16 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, obj
             assert before in text, (name, before)
             text = text.replace(before, after, 1)
         (package / name).write_text(text, encoding="utf-8")
-    place = folder / "run"
-    place.mkdir()
+    work = folder / "run"
+    work.mkdir()
     rng = np.random.default_rng(0)
     people = pd.DataFrame({"age": rng.integers(18, 80, 120), "x": rng.normal(size=120)})
     people["y"] = (people.x > 0).astype(int)
-    people.to_csv(place / "people.csv", index=False)
-    (place / "bounds.json").write_text('{"age": [0, 120]}', encoding="utf-8")
+    people.to_csv(work / "people.csv", index=False)
+    (work / "bounds.json").write_text('{"age": [0, 120]}', encoding="utf-8")
     paths = [str(folder), str(ROOT / "scripts")]
     path = {"PYTHONPATH": os.pathsep.join(paths)}
-    ran = python("-W", "ignore", "-c", PROGRAM, cwd=place, env=path)
+    ran = python("-W", "ignore", "-c", PROGRAM, cwd=work, env=path)
     found: dict[str, dict[str, object]] = json.loads(ran.stdout.splitlines()[-1])
     assert Path(str(found.pop("package"))).parent == package
     return found

@@ -36,8 +36,8 @@ UNFORESEEN = (
 
 
 def run(code, tmp_path, **environment):
-    place = {"TMPDIR": str(tmp_path), "COLUMNS": ""}
-    return python("-c", code, env=place | environment, code=None)
+    folders = {"TMPDIR": str(tmp_path), "COLUMNS": ""}
+    return python("-c", code, env=folders | environment, code=None)
 
 
 def test_an_unexpected_error_gives_one_sentence_and_a_private_file(tmp_path):

@@ -281,8 +281,8 @@ def changed(good: bytes, rng: np.random.Generator) -> bytes:
     how = int(rng.integers(9))
     if how <= 2:
         flipped = bytearray(good)
-        for place in [start, *rng.integers(0, size, how).tolist()]:
-            flipped[place] ^= 1 << int(rng.integers(8))
+        for index in [start, *rng.integers(0, size, how).tolist()]:
+            flipped[index] ^= 1 << int(rng.integers(8))
         return bytes(flipped)
     if how == 3:
         return good[:start]

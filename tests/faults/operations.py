@@ -178,7 +178,7 @@ class Harness:
         whole = command.startswith(verb)
         self.arguments = (command if whole else f"{CASES[verb].arguments} {command}").split()
         self.next = more.split()
-        self.root, self.start, self.place = root, root / "start", root / "run"
+        self.root, self.start, self.folder = root, root / "start", root / "run"
         for name in ("start", "start/tmp", "start/out"):
             (root / name).mkdir()
         write_tables(self.start)
@@ -188,9 +188,9 @@ class Harness:
         if scenario in ("predict", "protect-half again"):
             made = self.run(arguments=HALF.replace("seed 1", "seed 2").split())
             assert made.code == 0, made.err
-            place = self.start if scenario == "predict" else self.start / "out"
+            folder = self.start if scenario == "predict" else self.start / "out"
             for name in ("model.skops", "model.skops" + _CERTIFICATE):
-                shutil.copy(self.place / "out" / name, place)
+                shutil.copy(self.folder / "out" / name, folder)
         if scenario == "predict":
             (self.start / "out" / "answers.csv").write_text("old\n")
         self.old = self.left(self.start)[0]
@@ -205,17 +205,17 @@ class Harness:
                 importlib.import_module(name)
 
     @staticmethod
-    def left(place: Path) -> tuple[dict[str, bytes], list[str]]:
+    def left(folder: Path) -> tuple[dict[str, bytes], list[str]]:
         """Return the files below ``out``, and what is in the temporary folder."""
-        files = [path for path in sorted((place / "out").rglob("*")) if path.is_file()]
-        temporary = sorted(path.name for path in (place / "tmp").iterdir())
-        return {str(path.relative_to(place)): path.read_bytes() for path in files}, temporary
+        files = [path for path in sorted((folder / "out").rglob("*")) if path.is_file()]
+        temporary = sorted(path.name for path in (folder / "tmp").iterdir())
+        return {str(path.relative_to(folder)): path.read_bytes() for path in files}, temporary
 
     def run(self, fault: str = "", at: int = -1, arguments: list[str] | None = None) -> Ran:
         """Run a command in a child, from the start, and return what it left."""
-        shutil.rmtree(self.place, ignore_errors=True)
-        shutil.copytree(self.start, self.place)
-        return self.go_on(arguments or self.arguments, Disturbance(self.place, fault, at))
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(self.start, self.folder)
+        return self.go_on(arguments or self.arguments, Disturbance(self.folder, fault, at))
 
     def go_on(self, arguments: list[str], disturbance: Disturbance) -> Ran:
         """Run a command in a child from what is there."""
@@ -238,15 +238,15 @@ class Harness:
         with os.fdopen(reads, errors="replace") as said:
             err = said.read()
         status = os.waitpid(child, 0)[1]
-        return Ran(os.waitstatus_to_exitcode(status), err, *self.left(self.place))
+        return Ran(os.waitstatus_to_exitcode(status), err, *self.left(self.folder))
 
     def _child(self, disturbance: Disturbance, arguments: list[str]) -> int:
         import atexit
 
         from memberbound.faces import command_line
 
-        os.chdir(self.place)
-        os.environ |= {"TMPDIR": str(self.place / "tmp"), "COLUMNS": ""}
+        os.chdir(self.folder)
+        os.environ |= {"TMPDIR": str(self.folder / "tmp"), "COLUMNS": ""}
         tempfile.tempdir = None
         tempfile.gettempdir()  # which Python finds out by writing a word there
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -267,21 +267,21 @@ class Harness:
             atexit._run_exitfuncs()
         return code
 
-    def places(self, fault: str) -> tuple[int, ...] | list[int]:
+    def fault_points(self, fault: str) -> tuple[int, ...] | list[int]:
         """Where a fault is tried."""
         if fault == "full":
             return SIZES
-        places = list(range(self.calls))
+        indices = list(range(self.calls))
         if fault not in AT_CALLS:
             events = enumerate(self.operations)
-            places = [at for at, event in events if fault in SIGNALS or event not in _DELETES]
-        return places[:: -(-len(places) // MOST) or 1]
+            indices = [at for at, event in events if fault in SIGNALS or event not in _DELETES]
+        return indices[:: -(-len(indices) // MOST) or 1]
 
     def followed(self) -> list[str]:
         """Return what is wrong after the next run, which starts from what was left."""
-        for path in self.place.rglob("*memberbound-*"):
+        for path in self.folder.rglob("*memberbound-*"):
             os.utime(path, (0, 0))  # a minute later
-        again = self.go_on([*self.arguments, *self.next], Disturbance(self.place))
+        again = self.go_on([*self.arguments, *self.next], Disturbance(self.folder))
         if again.code:
             return [f"the next run ends with {again.code}: {again.err[-500:]!r}"]
         drafts = [name for name in again.files if Path(name).name.startswith(".memberbound-")]
@@ -303,9 +303,9 @@ def examined(scenario: str, faults: tuple[str, ...]) -> dict[str, object]:
     try:
         harness = Harness(scenario, root)
         for fault in faults:
-            places = harness.places(fault)
-            tried[fault], wrong[fault] = len(places), []
-            for at in places:
+            indices = harness.fault_points(fault)
+            tried[fault], wrong[fault] = len(indices), []
+            for at in indices:
                 ran = harness.run(fault, at)
                 found = problems(ran, harness.good, fault, harness.old)
                 if fault == "killed":
@@ -416,7 +416,7 @@ def forgotten() -> None:
     from memberbound.faces import command_line
 
     files._delete = lambda *given: None
-    command_line.remove_leftovers = lambda place: None
+    command_line.remove_leftovers = lambda folder: None
 
 
 def unpaired() -> None:
@@ -427,7 +427,7 @@ def unpaired() -> None:
     def refused(path: object) -> None:
         raise InputError(f"{path} is not known.")
 
-    saving.verified = refused
+    saving.check_certificate = refused
 
 
 def unguarded() -> None:

@@ -38,9 +38,9 @@ def watched(wanted: list[str]) -> tuple[int, list[str]]:
             return well, wrong
         _, kind, index = said[-1]
         wrong.append(f"{kind} {index}: the process hung or died")
-        place = next(i for i, w in enumerate(wanted) if w.rsplit(":", 2)[0] == kind)
-        last = wanted[place].rsplit(":", 1)[1]
-        wanted = [f"{kind}:{index + 1}:{last}", *wanted[place + 1 :]]
+        position = next(i for i, w in enumerate(wanted) if w.rsplit(":", 2)[0] == kind)
+        last = wanted[position].rsplit(":", 1)[1]
+        wanted = [f"{kind}:{index + 1}:{last}", *wanted[position + 1 :]]
     return well, wrong
 
 
@@ -117,9 +117,9 @@ def test_pipes_devices_folders_and_odd_names(tmp_path):
     assert "pipe or a device" in refused("certify", str(link))
     assert "directory" in refused("certify", str(tmp_path / "folder.csv"))
     for option, verb in (("--bounds", "protect"), ("--config", "study"), ("--history", "explain")):
-        place = [] if verb != "protect" else [str(tmp_path / "people.csv"), "--target", "y"]
+        source = [] if verb != "protect" else [str(tmp_path / "people.csv"), "--target", "y"]
         (tmp_path / "people.csv").write_bytes(damaged.csv_bytes())
-        assert "pipe" in refused(verb, *place, option, str(pipe))
+        assert "pipe" in refused(verb, *source, option, str(pipe))
     assert "must be an existing file" in refused("explain", "--history", str(tmp_path / "no.json"))
     refused("certify", str(tmp_path / ("x" * 300 + ".csv")))
     refused("certify", "a\0b.csv")

@@ -81,22 +81,22 @@ WORKERS = {
 }
 
 
-def _with_workers(verb, place, k):
+def _with_workers(verb, folder, k):
     """Run a command whose worker is killed in the k-th fit; return its answer and the fits."""
-    place.mkdir()
-    write_tables(place)
-    (place / "fits").touch()
-    (place / "sitecustomize.py").write_text(
+    folder.mkdir()
+    write_tables(folder)
+    (folder / "fits").touch()
+    (folder / "sitecustomize.py").write_text(
         "from faults.learners import everywhere\neverywhere()\n"
     )
-    paths = [str(place), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    more = {"PYTHONPATH": os.pathsep.join(paths), "DYING": str(place / "fits")}
+    paths = [str(folder), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    more = {"PYTHONPATH": os.pathsep.join(paths), "DYING": str(folder / "fits")}
     more |= {"DYING_AT": str(k), "DYING_PARENT": str(os.getpid())}
     words = [*WORKERS[verb].split(), "--target", "y", "--workers", "2", "--json"]
-    ran = python("-m", "memberbound", *words, cwd=place, env=more)
-    written = (place / "out.csv").read_text() if verb == "audit-learner" else ""
+    ran = python("-m", "memberbound", *words, cwd=folder, env=more)
+    written = (folder / "out.csv").read_text() if verb == "audit-learner" else ""
     told = _timeless(json.loads(ran.stdout))
-    return (told, written), (place / "fits").stat().st_size
+    return (told, written), (folder / "fits").stat().st_size
 
 
 @pytest.mark.long

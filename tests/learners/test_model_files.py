@@ -39,11 +39,11 @@ def iris() -> tuple[pd.DataFrame, np.ndarray]:
 class Payload:
     """Writes a file when it is unpickled."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
-        return (Path.write_text, (self.place, "ran"))
+        return (Path.write_text, (self.path, "ran"))
 
 
 #: Ending → the package that reads it, contents that it does not read, and what is said.
@@ -398,8 +398,8 @@ def onnx_file(path, nodes, initializers=(), functions=()):
     return path
 
 
-@pytest.mark.parametrize("place", ["initializer", "attribute", "subgraph", "function", "none"])
-def test_an_onnx_file_must_not_name_further_files(to_onnx, tmp_path, monkeypatch, place):
+@pytest.mark.parametrize("location", ["initializer", "attribute", "subgraph", "function", "none"])
+def test_an_onnx_file_must_not_name_further_files(to_onnx, tmp_path, monkeypatch, location):
     """Wherever the tensor is; a relative name was read from the working directory."""
     del to_onnx
     from onnx import TensorProto, helper, numpy_helper
@@ -409,16 +409,16 @@ def test_an_onnx_file_must_not_name_further_files(to_onnx, tmp_path, monkeypatch
     product = helper.make_node("MatMul", ["x", "w"], ["y"])
     held = helper.make_node("Constant", [], ["w"], value=external())
     path = tmp_path / "net.onnx"
-    if place == "initializer":
+    if location == "initializer":
         onnx_file(path, [product], [external()])
-    elif place == "attribute":
+    elif location == "attribute":
         onnx_file(path, [held, product])
-    elif place == "function":
+    elif location == "function":
         body = helper.make_function(
             "own", "Own", ["x"], ["y"], [held, product], [helper.make_opsetid("", 17)]
         )
         onnx_file(path, [helper.make_node("Own", ["x"], ["y"], domain="own")], (), [body])
-    elif place == "subgraph":
+    elif location == "subgraph":
         out = helper.make_tensor_value_info("w", TensorProto.FLOAT, [4, 3])
         branch = helper.make_graph([held], "branch", [], [out])
         truth = helper.make_node(
@@ -445,8 +445,8 @@ def test_damaged_onnx_files_are_read_or_refused_in_silence(to_onnx, tmp_path, ir
     refused = 0
     for cut in range(60):
         damaged = bytearray(sound if cut % 6 else sound[: rng.integers(len(sound))])
-        for place in rng.integers(len(damaged), size=2):
-            damaged[place] = rng.integers(256)
+        for index in rng.integers(len(damaged), size=2):
+            damaged[index] = rng.integers(256)
         path.write_bytes(damaged)
         try:
             load_model(path).answers(x)

@@ -146,8 +146,8 @@ def test_the_bulk_and_the_tail():
     rng, cases = Random(23), []
     for _ in range(120):
         mu = rng.choice([rng.uniform(0.25, 3), rng.uniform(3, 40), 10 ** rng.uniform(-3, -0.61)])
-        for place in (rng.uniform(0, 3), rng.uniform(3, 12), rng.uniform(12, 37)):
-            cases.append((mu, mu * (mu / 2 + place)))
+        for offset in (rng.uniform(0, 3), rng.uniform(3, 12), rng.uniform(12, 37)):
+            cases.append((mu, mu * (mu / 2 + offset)))
         cases.append((mu, max(0.0, mu * (mu / 2 - rng.uniform(0, 1)))))
         cases.append((mu, max(0.0, mu * (mu / 2 - rng.uniform(1, mu + 1)))))
         small = 10 ** rng.uniform(-3, -0.61)

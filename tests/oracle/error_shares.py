@@ -148,8 +148,8 @@ def recording() -> Iterator[list[Use]]:
         return call
 
     with pytest.MonkeyPatch.context() as patch:
-        for (place, name), price in [*PRIMITIVES.items(), *((key, None) for key in _SILENT)]:
-            function = getattr(importlib.import_module(f"memberbound.{place}"), name)
+        for (room, name), price in [*PRIMITIVES.items(), *((key, None) for key in _SILENT)]:
+            function = getattr(importlib.import_module(f"memberbound.{room}"), name)
             wrapper = recorded(name, function, price)
             for module in [m for n, m in sys.modules.items() if n.startswith("memberbound")]:
                 if vars(module).get(name) is function:

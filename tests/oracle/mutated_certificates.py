@@ -50,10 +50,10 @@ def at(certificate, path):
 
 
 def _shrink(certificate, path, draws):
-    place = at(certificate, path)
-    value = place[path[-1]]
+    parent = at(certificate, path)
+    value = parent[path[-1]]
     factor = draws.choice([0.0, 0.5, 0.9, 0.99, 0.999, 1 - 1e-6, 1 - 1e-9])
-    place[path[-1]] = value * factor
+    parent[path[-1]] = value * factor
     return factor
 
 
@@ -110,9 +110,9 @@ def _smaller_share(certificate, draws):
 
 def _smaller_slack(certificate, draws):
     record = certificate["derivation"]
-    place = draws.choice([record, *record["slacks"]])
-    key = "slack" if place is record else draws.choice(["each", "amount", "count"])
-    place[key] = type(place[key])(place[key] * draws.choice([0.0, 0.5, 0.001]))
+    parent = draws.choice([record, *record["slacks"]])
+    key = "slack" if parent is record else draws.choice(["each", "amount", "count"])
+    parent[key] = type(parent[key])(parent[key] * draws.choice([0.0, 0.5, 0.001]))
     return f"{key} of the slack"
 
 
@@ -132,9 +132,9 @@ def _vanished_key(certificate, draws):
 def _changed_hash(certificate, draws):
     path = draws.choice(HASHES)
     text = at(certificate, path)[path[-1]]
-    place = draws.randrange(64)
-    other = draws.choice([digit for digit in "0123456789abcdef" if digit != text[place]])
-    at(certificate, path)[path[-1]] = text[:place] + other + text[place + 1 :]
+    index = draws.randrange(64)
+    other = draws.choice([digit for digit in "0123456789abcdef" if digit != text[index]])
+    at(certificate, path)[path[-1]] = text[:index] + other + text[index + 1 :]
     return path[0]
 
 
@@ -143,17 +143,17 @@ def _changed_text(certificate, draws):
     text = at(certificate, path)[path[-1]]
     numbers = [k for k, mark in enumerate(text) if mark.isdigit()]
     if numbers and draws.random() < 0.7:
-        place = draws.choice(numbers)
-        other = draws.choice([digit for digit in "0123456789" if digit != text[place]])
+        index = draws.choice(numbers)
+        other = draws.choice([digit for digit in "0123456789" if digit != text[index]])
     else:
-        place, other = draws.randrange(len(text)), "~"
-    at(certificate, path)[path[-1]] = text[:place] + other + text[place + 1 :]
+        index, other = draws.randrange(len(text)), "~"
+    at(certificate, path)[path[-1]] = text[:index] + other + text[index + 1 :]
     return "/".join(map(str, path))
 
 
 def _swapped_unit(certificate, draws):
-    places = [certificate, certificate["derivation"]]
-    draws.choice(places)["unit"] = "person" if certificate["unit"] is None else None
+    parents = [certificate, certificate["derivation"]]
+    draws.choice(parents)["unit"] = "person" if certificate["unit"] is None else None
     return "unit"
 
 

@@ -56,13 +56,13 @@ def lattice_laws(values: np.ndarray, k: int, x: int) -> tuple[Law, Law]:
 
 def stick(first: Law, second: Law, sigma: float, c: float) -> mp.mpf:
     """∫(p - c·q)₊ over the intervals where p > c·q: roots in doubles, their masses to 30 digits."""
-    laws = [(places / sigma, weights) for places, weights in (first, second)]
+    laws = [(points / sigma, weights) for points, weights in (first, second)]
 
     def gap(t: np.ndarray) -> np.ndarray:
-        p, q = (np.exp(-0.5 * np.square(t[:, None] - places)) @ weights for places, weights in laws)
+        p, q = (np.exp(-0.5 * np.square(t[:, None] - points)) @ weights for points, weights in laws)
         return p - c * q
 
-    ends = [end for places, _ in laws for end in (places.min(), places.max())]
+    ends = [end for points, _ in laws for end in (points.min(), points.max())]
     grid = np.linspace(min(ends) - 9, max(ends) + 9, 6001)
     ahead = gap(grid) > 0
     turn = np.flatnonzero(np.diff(ahead))
@@ -77,9 +77,9 @@ def stick(first: Law, second: Law, sigma: float, c: float) -> mp.mpf:
             p, q = (
                 mp.fsum(
                     w * (mp.ncdf(right - s) - mp.ncdf(left - s))
-                    for s, w in zip(places.tolist(), weights.tolist(), strict=True)
+                    for s, w in zip(points.tolist(), weights.tolist(), strict=True)
                 )
-                for places, weights in laws
+                for points, weights in laws
             )
             total += max(p - c * q, mp.mpf(0))
     return total

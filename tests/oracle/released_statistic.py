@@ -79,7 +79,7 @@ def gains(
     """Best attacker's accuracy less the likelier answer's, per record, from below."""
     prior = k / size
     # Subsets with one output have one law: outputs once, and how many subsets have them.
-    outputs, place = np.unique(outputs, return_inverse=True)
+    outputs, inverse = np.unique(outputs, return_inverse=True)
     if scale == 0:
         edges_mass = np.eye(len(outputs))
     else:
@@ -98,7 +98,7 @@ def gains(
     worlds = []
     for member in _members(size, k):
         for side in (member, ~member):
-            worlds.append(np.bincount(place[side], minlength=len(outputs)) / side.sum())
+            worlds.append(np.bincount(inverse[side], minlength=len(outputs)) / side.sum())
     laws = np.array(worlds) @ edges_mass
     best = np.maximum(prior * laws[::2], (1 - prior) * laws[1::2]).sum(axis=1)
     return best - max(prior, 1 - prior) - MARGIN
@@ -127,8 +127,8 @@ def neighbour_means(
 @cache
 def _swaps(size: int, k: int) -> list[list[tuple[int, int]]]:
     """For every record the places of all (D, D') in which another one takes its place."""
-    place = {frozenset(s): i for i, s in enumerate(combinations(range(size), k))}
-    return [[(place[d], place[e]) for d, e, _ in swaps(size, k, x)] for x in range(size)]
+    index = {frozenset(s): i for i, s in enumerate(combinations(range(size), k))}
+    return [[(index[d], index[e]) for d, e, _ in swaps(size, k, x)] for x in range(size)]
 
 
 #: Guarantees of noise from a moment (I24-T9, I24-C14, X14).

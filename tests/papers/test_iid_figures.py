@@ -29,7 +29,7 @@ from memberbound.papers.iid_figures import (
     leaks,
     small_losses,
     table_checks,
-    tabulated,
+    tabulate,
     train_network,
     training_checks,
     with_one,
@@ -203,7 +203,7 @@ def test_leaks_agree_with_the_public_functions():
 
 def test_atoms_and_training_images(digits, monkeypatch):
     """Counts and training sets behind every cell of the table, made once more by hand."""
-    calls = {name: [] for name in ("leaks", "clustered", "train_network")}
+    calls = {name: [] for name in ("leaks", "cluster_images", "train_network")}
 
     def spied(function, recorded):
         def call(*arguments):
@@ -214,16 +214,16 @@ def test_atoms_and_training_images(digits, monkeypatch):
 
     for name, recorded in calls.items():
         monkeypatch.setattr(iid_figures, name, spied(getattr(iid_figures, name), recorded))
-    iid_figures.measured(digits, SMALL, np.random.default_rng(0))
+    iid_figures.measure_setting(digits, SMALL, np.random.default_rng(0))
 
-    aside = np.concatenate([own for (_, _, own, _), _ in calls["clustered"]])
+    aside = np.concatenate([own for (_, _, own, _), _ in calls["cluster_images"]])
     assert len(set(aside.tolist())) == len(aside) == 120
     rest = np.setdiff1d(np.arange(len(digits.train)), aside)
     counted = [arguments for arguments, _ in calls["leaks"]]
     raw, *columns = counted[:4], counted[4:8], counted[8:]
     # Raw images are all distinct.
     assert all(counts.max() == 1 and counts.sum() == len(rest) for counts, *_ in raw)
-    for (_, (_, cells, _)), column in zip(calls["clustered"], columns, strict=True):
+    for (_, (_, cells, _)), column in zip(calls["cluster_images"], columns, strict=True):
         pairs = pd.Series(list(zip(cells[rest], digits.train_labels[rest], strict=True)))
         for counts, _, reading in column:
             expected = pd.Series(cells[rest]) if reading == "clusters" else pairs
@@ -232,14 +232,14 @@ def test_atoms_and_training_images(digits, monkeypatch):
     # Training images come from the rest only, and discretised ones are centres.
     trained = [images for (images, *_), _ in calls["train_network"]]
     assert [len(images) for images in trained] == [60, 200] * 3
-    sources = [digits.train[rest]] + [centres for _, (centres, *_) in calls["clustered"]]
+    sources = [digits.train[rest]] + [centres for _, (centres, *_) in calls["cluster_images"]]
     for images, source in zip(trained, np.repeat(np.arange(3), 2), strict=True):
         assert {i.tobytes() for i in images} <= {i.tobytes() for i in sources[source]}
 
 
 def test_small_table(digits):
     steps = []
-    result = tabulated(digits, SMALL, 2, 0, lambda *step: steps.append(step))
+    result = tabulate(digits, SMALL, 2, 0, lambda *step: steps.append(step))
     assert steps == [(1, 2), (2, 2)]
     assert [(r["records"], r["clusters"]) for r in result.table] == list(
         itertools.product(SMALL.sizes, SMALL.columns)
@@ -264,7 +264,7 @@ def test_small_table(digits):
 
 def test_too_few_images(digits):
     with pytest.raises(InputError, match=r"must be at least 13000, got 420\."):
-        tabulated(digits, Setting(), 1, 0)
+        tabulate(digits, Setting(), 1, 0)
 
 
 # ── A25-Tab1: claims ──────────────────────────────────────────────────────────────────────────────
@@ -404,7 +404,7 @@ def test_mnist_itself():
     assert digits.train.shape == (60_000, 784)
     assert digits.test.shape == (10_000, 784)
     setting = Setting(sizes=(1000,), clusters=(20,), width=32, iterations=60)
-    raw, clustered = tabulated(digits, setting, 1, 0).trials
+    raw, clustered = tabulate(digits, setting, 1, 0).trials
     assert 0.6 < raw["accuracy"] < 0.95
     assert clustered["accuracy"] <= clustered["accuracy_ceiling"] < 0.8
     assert clustered["c_k_clusters_estimate"] == pytest.approx(4.3, rel=0.05)

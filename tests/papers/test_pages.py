@@ -75,8 +75,8 @@ def link_problems(page: str, text: str) -> list[str]:
     """Links of the raw HTML lead to an anchor of a generated page."""
     problems = []
     for link in Reader(text).links:
-        place, _, anchor = link.partition("#")
-        target = place.removesuffix(".html") or page
+        path, _, anchor = link.partition("#")
+        target = path.removesuffix(".html") or page
         if f"{target}.md" not in PAGES:
             problems.append(f"{link}: no such page")
         elif anchor and anchor not in anchors(target):
@@ -177,14 +177,14 @@ def test_missing_anchors_and_dead_links_are_caught():
 
 @pytest.mark.browser
 def test_the_filter_hides_other_rows(open_page, tmp_path):
-    place = tmp_path / "results.html"
+    file = tmp_path / "results.html"
     body = PAGES["theorems.md"].split("## A25", 1)
     table = body[1].split("\n", 1)[1]
-    place.write_text(
+    file.write_text(
         f"<!doctype html><meta charset=utf-8>{theorems.STYLE}{theorems.FILTER}{table}",
         encoding="utf-8",
     )
-    page = open_page(place.as_uri(), width=390)
+    page = open_page(file.as_uri(), width=390)
     rows = page.locator(".results tbody tr")
     everything = len(entries())
     assert rows.count() == everything

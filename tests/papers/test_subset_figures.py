@@ -30,11 +30,11 @@ def moments(size):
 
 def test_spread_is_never_below_the_enumerated_moments():
     truth = {size: moments(size) for size in (6, 8, 10, 12, 14)}
-    for place, factor in ((0, 0.9), (1, 0.6)):
+    for index, factor in ((0, 0.9), (1, 0.6)):
         assert_bound(
-            lambda size, place=place: spread_upper(size)[place],
-            (((size,), values[place]) for size, values in truth.items()),
-            broken={"less": lambda size, i=place, f=factor: f * spread_upper(size)[i]},
+            lambda size, index=index: spread_upper(size)[index],
+            (((size,), values[index]) for size, values in truth.items()),
+            broken={"less": lambda size, i=index, f=factor: f * spread_upper(size)[i]},
             excess=1.0,
         )
 

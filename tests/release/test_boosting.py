@@ -27,10 +27,10 @@ from memberbound.tables.columns import Values
 def hills(rows=3000, seed=0):
     """The ends of one column are ill, regardless of the others."""
     draws = np.random.default_rng(seed)
-    place = draws.uniform(-3, 3, rows)
-    ill = (np.abs(place) > 1.5) ^ (draws.random(rows) < 0.05)
+    position = draws.uniform(-3, 3, rows)
+    ill = (np.abs(position) > 1.5) ^ (draws.random(rows) < 0.05)
     city = draws.choice(["Rome", "Oslo"], rows)
-    return pd.DataFrame({"place": place, "city": city, "ill": np.where(ill, "yes", "no")})
+    return pd.DataFrame({"place": position, "city": city, "ill": np.where(ill, "yes", "no")})
 
 
 HILLS = {"place": [-3, 3], "city": ["Rome", "Oslo"], "ill": ["no", "yes"]}

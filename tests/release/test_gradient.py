@@ -123,11 +123,11 @@ def test_clips_are_tight_and_spare_short_gradients():
 
 def sums_of(features, target, loss, theta, *, clip, intercept, block=10**9):
     starts = range(0, len(target), block)
-    places = [slice(a, a + block) for a in starts]
+    cuts = [slice(a, a + block) for a in starts]
     total = np.zeros_like(theta)
-    for place in places:
-        part = features[place]
-        residuals = loss.residuals(part @ theta[:-1] + intercept * theta[-1], target[place])
+    for cut in cuts:
+        part = features[cut]
+        residuals = loss.residuals(part @ theta[:-1] + intercept * theta[-1], target[cut])
         total += clip_and_sum(NumberRows(part), residuals, lengths_of(part, intercept), clip=clip)
     total[-1] *= intercept
     return total
@@ -141,10 +141,10 @@ def test_the_computed_sum_has_at_most_the_stated_sensitivity(name):
     paid, most = path_sensitivity(0.7, 40, 16), 0.0
     for _ in range(60):
         other, label = features.copy(), target.copy()
-        place = int(draws.integers(40))
+        index = int(draws.integers(40))
         source = int(draws.integers(40))
-        other[place] = draws.choice([-1.0, 1.0]) * 10.0 ** draws.uniform(-2, 3) * features[place]
-        label[place] = target[source]
+        other[index] = draws.choice([-1.0, 1.0]) * 10.0 ** draws.uniform(-2, 3) * features[index]
+        label[index] = target[source]
         first = sums_of(features, target, loss, theta, clip=0.7, intercept=0.2, block=16)
         second = sums_of(other, label, loss, theta, clip=0.7, intercept=0.2, block=16)
         moved = [
@@ -386,5 +386,5 @@ def test_tuning_is_charged_to_the_budget(monkeypatch, learner):
         other = TrainingRows(NumberRows(changed[0]), changed[1], changed[2])
         assert abs(mark(other) - mark(base)) <= 1
     # The bound of 1 is needed: leaving one record out moves a score nearly as far.
-    gone = [replace(base, weights=(np.arange(400) != place) * 1.0) for place in range(40)]
+    gone = [replace(base, weights=(np.arange(400) != index) * 1.0) for index in range(40)]
     assert max(mark(base) - mark(rows) for rows in gone) > 0.7

@@ -336,7 +336,7 @@ def test_a_ledger_that_is_replaced_while_it_is_locked_is_refused(ledger, removed
 _CALLS = ("open", "fsync", "replace", "link", "close")
 
 
-def _release_killed_at(ledger, place, published):
+def _release_killed_at(ledger, index, published):
     """In a child: release, and be killed before the call of that number."""
     count = 0
 
@@ -345,7 +345,7 @@ def _release_killed_at(ledger, place, published):
 
         def stepped(*args, **kwargs):
             nonlocal count
-            if count == place:
+            if count == index:
                 os.kill(os.getpid(), signal.SIGKILL)
             count += 1
             return call(*args, **kwargs)
@@ -362,12 +362,12 @@ def _release_killed_at(ledger, place, published):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="processes are forked")
 def test_killed_anywhere_no_release_is_lost(tmp_path):
-    for place in range(200):
-        ledger = Ledger.create(tmp_path / f"{place}.json", 0.1)
-        published = tmp_path / f"{place}.published"
+    for index in range(200):
+        ledger = Ledger.create(tmp_path / f"{index}.json", 0.1)
+        published = tmp_path / f"{index}.published"
         child = os.fork()
         if child == 0:
-            _release_killed_at(ledger, place, published)
+            _release_killed_at(ledger, index, published)
         status = os.waitpid(child, 0)[1]
         releases = reread(ledger).releases
         if published.exists():
@@ -375,7 +375,7 @@ def test_killed_anywhere_no_release_is_lost(tmp_path):
         spend(ledger)  # the next one is not locked out
         if os.WIFEXITED(status):
             break
-    assert place > 8
+    assert index > 8
     assert releases[0].state == "released"
 
 

@@ -176,10 +176,10 @@ def test_a_file_that_changes_between_two_shares_is_refused(file, client, tmp_pat
 
 
 def test_rows_are_fetched_in_the_requested_order(file, client):
-    places = np.random.default_rng(1).permutation(ROWS)[:900]
+    indices = np.random.default_rng(1).permutation(ROWS)[:900]
     here, there = read_secret_columns(file, {}, columns=COLUMNS), records_there(file, client)
-    for name, values in there.take(places).columns.items():
-        expected = here.columns[name].take(places)
+    for name, values in there.take(indices).columns.items():
+        expected = here.columns[name].take(indices)
         assert [values.label(k) for k in range(900)] == [expected.label(k) for k in range(900)]
 
 

@@ -37,9 +37,9 @@ def made(rows: int, seed: int) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    place = tmp_path_factory.mktemp("models")
-    made(200, 0).to_csv(place / "people.csv", index=False)
-    return place
+    root = tmp_path_factory.mktemp("models")
+    made(200, 0).to_csv(root / "people.csv", index=False)
+    return root
 
 
 @pytest.fixture(scope="module")

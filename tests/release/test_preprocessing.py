@@ -62,11 +62,11 @@ def column(values):
 
 
 @settings(derandomize=True, deadline=None, max_examples=25)
-@given(values=st.lists(anything, min_size=2, max_size=8), place=st.integers(0, 7), other=anything)
-def test_replacing_a_record_changes_only_its_own_reading(values, place, other):
-    place %= len(values)
-    changed = [*values[:place], other, *values[place + 1 :]]
-    alone = np.arange(len(values)) != place
+@given(values=st.lists(anything, min_size=2, max_size=8), index=st.integers(0, 7), other=anything)
+def test_replacing_a_record_changes_only_its_own_reading(values, index, other):
+    index %= len(values)
+    changed = [*values[:index], other, *values[index + 1 :]]
+    alone = np.arange(len(values)) != index
     first, second = Values.of(column(values)), Values.of(column(changed))
     assert (FIXED_CELLS.cell_of(first)[alone] == FIXED_CELLS.cell_of(second)[alone]).all()
     assert np.array_equal(first.numbers[alone], second.numbers[alone], equal_nan=True)
@@ -149,7 +149,7 @@ def test_public_edges_are_bins_and_cells():
     ages = Values.of(np.array([17.0, 18, 29, 30, 44, 45, 65, 99]))
     cells = public_column("age", bounds["age"], "0")
     assert cells.cell_of(ages).tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
-    drawn = cells.drawn(np.repeat([0, 1, 2], 400), np.repeat([0, 1, 2], 400), DRAWS)
+    drawn = cells.draw(np.repeat([0, 1, 2], 400), np.repeat([0, 1, 2], 400), DRAWS)
     assert [(int(d.min()), int(d.max())) for d in np.split(drawn, 3)] == [
         (18, 29),
         (30, 44),
@@ -486,8 +486,8 @@ def test_a_range_gets_a_private_scale_only_if_the_budget_allows():
     bounds = read_bounds({"a": [0, 9], "b": ["x", "y"], "z": {"categories": [0, 1]}})
     features, mu = ["a", "b", "c"], 0.25
     needed = math.ceil(encoder_fit._RANGE_ROWS * rows_needed(2, mu))
-    small = encoder_fit.settled_bounds(bounds, features, needed - 1, mu, classes=False)
-    large = encoder_fit.settled_bounds(bounds, features, needed, mu, classes=False)
+    small = encoder_fit.choose_bounds(bounds, features, needed - 1, mu, classes=False)
+    large = encoder_fit.choose_bounds(bounds, features, needed, mu, classes=False)
     assert set(small) == {"a", "b", "z"}
     assert set(large) == {"b", "z"}
 
@@ -506,7 +506,7 @@ def test_wide_bounds_get_a_private_scale_within_them():
     assert [code.form for code in released.encoder.columns] == ["any", "number"]
     # The scale of the range itself leaves nothing of the column.
     public = public_scaling(Range(-1e6, 1e6))
-    assert np.ptp(public.encoded(table["a"].to_numpy())) < 1e-3
+    assert np.ptp(public.encode(table["a"].to_numpy())) < 1e-3
     # Nothing beyond a bound is told apart, and values outside change no cell inside.
     narrow = fitted(table, "y", eta=0.1, bounds={"a": [48, 52]} | goal)
     scaling = narrow.encoder.columns[0].scaling

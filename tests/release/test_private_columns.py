@@ -212,7 +212,7 @@ def test_no_value_is_drawn_that_an_octave_excludes():
     for seed in range(6):
         cells = learn({"flag": shapes(5600)["flag"]}, *SCALES, seed)["flag"].cells()
         assert cells.edges == (-0.5, 0.5, 1.5)
-        drawn = cells.drawn(np.array([0, 1]), np.array([0, 1]), np.random.default_rng(0))
+        drawn = cells.draw(np.array([0, 1]), np.array([0, 1]), np.random.default_rng(0))
         assert drawn.tolist() == [0, 1]
 
 
@@ -229,7 +229,7 @@ def test_mostly_missing_columns_stay():
     values = np.where(np.arange(4000) % 50 == 0, np.arange(4000) % 7, None)
     column = learn({"a": values}, 90.0, 120.0)["a"]
     assert column.kind == "missing"
-    drawn = column.cells().drawn(np.array([1]), np.array([1]), np.random.default_rng(0))
+    drawn = column.cells().draw(np.array([1]), np.array([1]), np.random.default_rng(0))
     assert drawn.isna().all()
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.release.saving import verified
+from memberbound.release.saving import check_certificate
 from memberbound.verbs.protect_half import protect_half
 
 pytestmark = pytest.mark.usefixtures("few_fits")
@@ -39,7 +39,7 @@ def test_a_model_from_a_table_and_its_predictions(people: pd.DataFrame, tmp_path
     assert answer["certificate"]["upper"] <= 0.2
     assert answer["noise_scale"] > 0
     assert any("seed" in w for w in answer["warnings"])
-    assert verified(tmp_path / "model.skops")["certificate"]["upper"] <= 0.2
+    assert check_certificate(tmp_path / "model.skops")["certificate"]["upper"] <= 0.2
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from memberbound.release import budget as budgets
 from memberbound.release.all_rows import trials
 from memberbound.release.all_rows.bounds import read_bounds
 from memberbound.release.all_rows.learner_forms import PRIVATE_LEARNERS
-from memberbound.release.saving import certificate_path, save, verified
+from memberbound.release.saving import certificate_path, check_certificate, save
 
 EVERY = {"target": "ill", "eta": 0.05, "insecure_seed": 2}
 
@@ -110,10 +110,10 @@ def test_neighbours_under_the_same_noise_are_published_alike(options, tmp_path):
     # An attacker who sees the exact number of rows is always right about an added record.
     for text in (files[0], answers[0][0]):
         assert "1500" in json.dumps(text)
-        places = list(bounds_below(text))
-        assert places
+        paths = list(bounds_below(text))
+        assert paths
         # Groups are records that are replaced too.
-        assert all(place.endswith((".replace_one", ".groups")) for place in places)
+        assert all(path.endswith((".replace_one", ".groups")) for path in paths)
     assert "score_clean" in answers[0][1]
     published = [masked(said) for said, _ in answers]
     assert published[0] == published[1]
@@ -191,7 +191,7 @@ def test_a_saved_model_is_the_model(ending, learner, tmp_path):
     assert answered.to_dict()["game"] == "neighbour"
     assert list(answered.frame) == ["prediction", "probability_no", "probability_yes"]
     assert np.mean(answered.values == fresh["ill"]) > 0.7
-    assert verified(path)["curve"]["eta_upper"] <= 0.05
+    assert check_certificate(path)["curve"]["eta_upper"] <= 0.05
     with pytest.raises(InputError, match="every column that the model takes"):
         predict(path, fresh[["age"]], strict=True)
 
@@ -240,10 +240,10 @@ def nothing_but_noise(values, scale, source):
     )
 
 
-def files_of(table, place, bounds, ending):
-    table.to_csv(place / "people.csv", index=False)
-    out = place / f"model.{ending}"
-    found = protect(place / "people.csv", bounds=bounds, out=out, force=True, **EVERY)
+def files_of(table, folder, bounds, ending):
+    table.to_csv(folder / "people.csv", index=False)
+    out = folder / f"model.{ending}"
+    found = protect(folder / "people.csv", bounds=bounds, out=out, force=True, **EVERY)
     return found, out.read_bytes(), certificate_path(out).read_bytes()
 
 

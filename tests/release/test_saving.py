@@ -16,7 +16,7 @@ from memberbound.release.half import half_estimator
 from memberbound.release.half.half_estimator import TableModel
 from memberbound.release.half.refitting import release_statistic
 from memberbound.release.half.statistics import mean
-from memberbound.release.saving import certificate_path, load, save, verified
+from memberbound.release.saving import certificate_path, check_certificate, load, save
 from memberbound.verbs.protect_half import protect_half
 
 X = np.random.default_rng(0).normal(size=(80, 3))
@@ -46,7 +46,7 @@ def test_estimators_come_back_without_pickle_seed_or_unknown_types(model, tmp_pa
     assert again.calibration_.to_dict() == model.calibration_.to_dict()
     assert again.model.scores_ == model.model.scores_
     assert again.model.insecure_seed is None
-    certificate = verified(path)
+    certificate = check_certificate(path)
     assert certificate["eta"] == 0.2
     assert certificate["certificate"]["upper"] == model.certificate_.value
     assert (certificate["population"], certificate["size"]) == (80, 40)
@@ -123,7 +123,7 @@ def test_a_release_that_is_replaced_stays_usable_until_the_new_one_is_there(
     """Stopped before or after the second file gets its name; and nothing is kept of the old one."""
     path = tmp_path / "mean.safetensors"
     save(vector, path)
-    old = verified(path)
+    old = check_certificate(path)
     other = dataclasses.replace(vector, values=vector.values + 1)
 
     class Killed(BaseException):
@@ -148,12 +148,12 @@ def test_a_release_that_is_replaced_stays_usable_until_the_new_one_is_there(
 
     assert stopped(1) == [certificate_path(path)]
     assert json.loads(certificate_path(path).read_text())["sha256"] != old["sha256"]
-    assert verified(path) == old
+    assert check_certificate(path) == old
     assert (load(path).values == vector.values).all()
 
     assert stopped(2) == [certificate_path(path), path]
     assert "replaces" in json.loads(certificate_path(path).read_text())
-    assert "replaces" not in verified(path)
+    assert "replaces" not in check_certificate(path)
     assert (load(path).values == other.values).all()
 
     save(vector, path, force=True)

@@ -25,18 +25,18 @@ def broken(document, draws):
     """Return a document in which one value was dropped, replaced or added."""
     other = copy.deepcopy(document)
     path = draws.choice([p for p in paths(document) if p])
-    place = other
+    parent = other
     for key in path[:-1]:
-        place = place[key]
+        parent = parent[key]
     what = draws.choice(["drop", "replace", "add"])
     if what == "drop":
-        del place[path[-1]]
+        del parent[path[-1]]
     elif what == "replace":
-        place[path[-1]] = draws.choice(VALUES)
-    elif isinstance(place, dict):
-        place["another"] = draws.choice(VALUES)
+        parent[path[-1]] = draws.choice(VALUES)
+    elif isinstance(parent, dict):
+        parent["another"] = draws.choice(VALUES)
     else:
-        place.append(draws.choice(VALUES))
+        parent.append(draws.choice(VALUES))
     return other
 
 

@@ -106,7 +106,7 @@ def independent_runs():
     rng = np.random.default_rng(11)
     for _ in range(RUNS):
         tables = {
-            place: (rng.random(DRAWS) < mean).astype(float) for place, mean in enumerate(TRUE_MEANS)
+            index: (rng.random(DRAWS) < mean).astype(float) for index, mean in enumerate(TRUE_MEANS)
         }
         yield tables
 
@@ -119,12 +119,12 @@ def test_fixed_order_errs_no_more_than_allowed_and_trying_all_scales_does():
     wrong = broken = 0
     for tables in independent_runs():
         passing = [
-            place
-            for place, table in tables.items()
+            index
+            for index, table in tables.items()
             if table.mean() + math.sqrt(math.log(1 / 0.3) / (2 * DRAWS)) <= TARGET
         ]
         broken += bool(passing) and TRUE_MEANS[max(passing)] > TARGET
-        result = fixed_order(lambda place: place in passing, range(len(TRUE_MEANS)))  # noqa: B023
+        result = fixed_order(lambda index: index in passing, range(len(TRUE_MEANS)))  # noqa: B023
         wrong += result is not None and TRUE_MEANS[result] > TARGET
     limit = binom.isf(1e-6, RUNS, 0.3)
     assert wrong <= limit

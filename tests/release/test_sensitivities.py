@@ -377,15 +377,15 @@ def test_each_allowance_for_rounding_of_a_clip_is_needed(monkeypatch):
 def test_numbers_beyond_a_range_count_as_its_end():
     scaling = encoder.public_scaling(Range(0.0, 10.0))
     # ½·(t - centre)/spread with a spread of half the half range: ±1 at the ends.
-    assert scaling.encoded(np.array([-5.0, 0.0, 5.0, 10.0, 99.0])).tolist() == [-1, -1, 0, 1, 1]
+    assert scaling.encode(np.array([-5.0, 0.0, 5.0, 10.0, 99.0])).tolist() == [-1, -1, 0, 1, 1]
     # From a noisy mean at one end, the other is two away, and at most the limit.
     off_centre = encoder.public_scaling(Range(0.0, 10.0), 1.0)
-    assert off_centre.encoded(np.array([-7.0, 0.0, 10.0])).tolist() == [-2, -2, 0]
+    assert off_centre.encode(np.array([-7.0, 0.0, 10.0])).tolist() == [-2, -2, 0]
     narrow = encoder.Scaling(0.0, 10.0, 5.0, 0.5, limit=3.0)
-    assert narrow.encoded(np.array([0.0, 6.0, 10.0])).tolist() == [-3, 1, 3]
+    assert narrow.encode(np.array([0.0, 6.0, 10.0])).tolist() == [-3, 1, 3]
     # No overflow on the way, which would be a warning about one record.
     far = encoder.public_scaling(Range(1e308, 1.5e308))
-    assert far.encoded(np.array([-1.7e308])).tolist() == [-1.0]
+    assert far.encode(np.array([-1.7e308])).tolist() == [-1.0]
     target = encoder.TargetCode("y", low=0.0, high=10.0)
     assert target.numbers(np.array([-3.0, -1.0, 0.0, 1.0, 3.0])).tolist() == [0, 0, 5, 10, 10]
 

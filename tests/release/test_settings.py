@@ -170,11 +170,11 @@ def test_a_weighted_record_moves_the_sums_no_further(release):
         return total
 
     assert not sums(np.zeros(30)).any()
-    for place in range(30):
-        without = np.where(np.arange(30) == place, 0.0, weights)
+    for index in range(30):
+        without = np.where(np.arange(30) == index, 0.0, weights)
         moved = float(np.linalg.norm(sums(weights) - sums(without)))
         assert moved <= 0.1
-        assert moved == pytest.approx(0.1 * weights[place], abs=1e-6)
+        assert moved == pytest.approx(0.1 * weights[index], abs=1e-6)
     large = np.where(np.arange(30) == 0, 7.0, weights)
     assert np.linalg.norm(sums(large) - sums(np.where(large > 1, 0.0, large))) > 0.1
 

@@ -159,10 +159,10 @@ def test_a_table_that_is_read_in_parts_gives_the_same_numbers(
 
     monkeypatch.setattr(records.StoredRecords, "read_shards", counted)
     how = {} if unit is None else {"unit": unit}
-    place = STORED[form](pa.Table.from_pandas(people()), tmp_path)
-    whole = VERBS[verb](place, **how)
+    stored = STORED[form](pa.Table.from_pandas(people()), tmp_path)
+    whole = VERBS[verb](stored, **how)
     assert not parts
-    assert VERBS[verb](place, memory="2KB", **how) == whole
+    assert VERBS[verb](stored, memory="2KB", **how) == whole
     assert len(parts) > 2
 
 
@@ -190,9 +190,9 @@ def test_some_records_of_a_stored_table(tmp_path, unit):
         records.read_secret_columns(path, {}, unit=unit, memory=memory) for memory in (None, "2KB")
     )
     assert len(whole) == len(stored)
-    places = np.random.default_rng(0).permutation(len(whole))[:300]
+    indices = np.random.default_rng(0).permutation(len(whole))[:300]
     assert "age" in stored.columns
-    some, same = whole.take(places), stored.take(places)
+    some, same = whole.take(indices), stored.take(indices)
     if unit is not None:
         assert some.persons.starts.tolist() == same.persons.starts.tolist()
     for name in some.columns:

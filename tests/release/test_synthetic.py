@@ -18,10 +18,10 @@ from memberbound.release.all_rows.bounds import Categories, Range
 from memberbound.release.all_rows.cells import (
     FORMATS,
     cast_to_declared,
-    declared_writing,
     detect_format,
     format_cells,
     public_column,
+    writing_from_type,
 )
 from memberbound.release.all_rows.marginals import LabelledRows
 from memberbound.release.all_rows.synthetic import fit_synthetic
@@ -90,8 +90,8 @@ def ranked(rows, model, maps, cuts):
     """Broken: the bin of a row depends on how many other rows have lower scores."""
     bins = [mapped[code] for mapped, code in zip(maps, rows.codes, strict=True)]
     score, guess = label_model.score_and_guess(model.additive(bins), model.intercepts)
-    place = np.argsort(np.argsort(score, kind="stable")) % (len(cuts) + 1)
-    return np.bincount(2 * place + (guess == rows.groups), minlength=2 * len(cuts) + 2).reshape(
+    index = np.argsort(np.argsort(score, kind="stable")) % (len(cuts) + 1)
+    return np.bincount(2 * index + (guess == rows.groups), minlength=2 * len(cuts) + 2).reshape(
         -1, 2
     )
 
@@ -203,13 +203,13 @@ def test_few_odd_values_do_not_decide_how_a_column_is_written():
 def test_draws_are_in_their_cell(bound, writing):
     cells = public_column("x", bound, writing)
     assert (np.diff(cells.edges) > 0).all()
-    places = np.arange(cells.ordered)
-    drawn = cells.drawn(places, places, np.random.default_rng(0))
+    indices = np.arange(cells.ordered)
+    drawn = cells.draw(indices, indices, np.random.default_rng(0))
     again = cells.cell_of(Values.of(drawn))
     # A time is drawn to the second.
-    assert (np.abs(again - places) <= (writing == "time")).all()
+    assert (np.abs(again - indices) <= (writing == "time")).all()
     gap = np.array([cells.ordered])
-    assert cells.drawn(gap, gap, np.random.default_rng(0)).isna().all()
+    assert cells.draw(gap, gap, np.random.default_rng(0)).isna().all()
     assert (cells.cell_of(Values.of([None, "word"])) == cells.ordered).all()
 
 
@@ -385,7 +385,7 @@ def test_a_type_that_cannot_be_made_stops_no_release():
     ids=str,
 )
 def test_declared_types_are_respected(kind, writing):
-    assert declared_writing(kind, "any") == writing
+    assert writing_from_type(kind, "any") == writing
 
 
 def test_a_column_and_its_square_stay_together():

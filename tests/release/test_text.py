@@ -29,7 +29,7 @@ from memberbound.release.all_rows.text_training import (  # noqa: E402
     TextTraining,
     TrainingState,
     record_reach,
-    sampled_sum,
+    sum_clipped_gradients,
     train_adapters,
 )
 
@@ -63,7 +63,7 @@ def adapted_model(make=gpt2, rank=2, seed=0):
     """A tiny model whose adapters are not zero any more, and not small."""
     torch.manual_seed(seed)
     adapted = AdaptedModel(make(), rank, language_losses)
-    adapted.weights = adapted.spread_weights(np.random.default_rng(seed))
+    adapted.weights = adapted.random_weights(np.random.default_rng(seed))
     return adapted
 
 
@@ -98,7 +98,7 @@ def test_gradients_of_a_block_are_those_of_single_documents(make):
     documents = some_documents(25)
     records = TextRecords(documents, LENGTH)
     seen = 0
-    with adapted.attached():
+    with adapted.attach():
         for indices, batch in records.blocks(np.arange(25), adapted.vocabulary):
             gradients = torch.cat(adapted.gradients(batch), dim=1).double().numpy()
             for row, index in enumerate(indices):
@@ -129,11 +129,11 @@ def test_sums_are_those_of_clipped_records_whatever_the_blocks(starts, monkeypat
     documents = some_documents(25)
     records = TextRecords(documents, LENGTH, starts)
     sums = []
-    with adapted.attached():
+    with adapted.attach():
         for rows in (1, 3, 64):
             monkeypatch.setattr(text_training, "_MOST_ROWS", rows)
             everyone = np.arange(len(records))
-            sums.append(sampled_sum(adapted, records, everyone, 0.3))
+            sums.append(sum_clipped_gradients(adapted, records, everyone, 0.3))
         expected = clipped_one_by_one(adapted, documents, 0.3, starts)
     for found in sums:
         assert np.linalg.norm(found - expected) <= 1e-4 * np.linalg.norm(expected)
@@ -148,8 +148,8 @@ def test_a_replaced_record_moves_a_sum_by_at_most_two_clips(persons):
     records = TextRecords(documents, LENGTH, starts)
     sample, clip = np.arange(len(records)), 0.05
     moved = []
-    with adapted.attached():
-        before = sampled_sum(adapted, records, sample, clip)
+    with adapted.attach():
+        before = sum_clipped_gradients(adapted, records, sample, clip)
         for record in range(len(records)):
             for value in (0, VOCABULARY - 1):
                 first = record if starts is None else int(starts[record])
@@ -158,7 +158,9 @@ def test_a_replaced_record_moves_a_sum_by_at_most_two_clips(persons):
                     last = int(np.append(starts, len(documents))[record + 1])
                 other = list(documents)
                 other[first:last] = [np.full(LENGTH, value)] * (last - first)
-                changed = sampled_sum(adapted, TextRecords(other, LENGTH, starts), sample, clip)
+                changed = sum_clipped_gradients(
+                    adapted, TextRecords(other, LENGTH, starts), sample, clip
+                )
                 moved.append(np.linalg.norm(changed - before))
     assert max(moved) <= 2 * record_reach(clip, len(records))
     assert max(moved) > clip  # and one record matters
@@ -180,9 +182,9 @@ def test_what_is_published_does_not_tell_how_many_documents_persons_have():
 def test_a_document_that_overflows_has_no_influence():
     adapted = adapted_model()
     documents = some_documents(6)
-    with adapted.attached():
+    with adapted.attach():
         records = TextRecords(documents, LENGTH)
-        expected = sampled_sum(adapted, records, np.array([2, 3]), 1.0)
+        expected = sum_clipped_gradients(adapted, records, np.array([2, 3]), 1.0)
 
         def broken(model, batch):
             losses = language_losses(model, batch)
@@ -190,7 +192,7 @@ def test_a_document_that_overflows_has_no_influence():
             return losses * torch.where(bad, math.inf, 1.0)
 
         adapted._losses = broken
-        found = sampled_sum(adapted, records, np.array([2, 3, 5]), 1.0)
+        found = sum_clipped_gradients(adapted, records, np.array([2, 3, 5]), 1.0)
     assert np.isfinite(found).all()
     assert np.allclose(found, expected, rtol=1e-6)
 
@@ -235,7 +237,7 @@ def test_a_stopped_run_continues_with_new_noise_and_to_the_same_end():
         adapted = adapted_model()
         noise = Noise(0.3, seed=5)
         try:
-            with adapted.attached():
+            with adapted.attach():
                 train_adapters(adapted, records, training, noise, state=state, keep=keep)
         except KeyboardInterrupt:
             pass
@@ -268,7 +270,7 @@ def test_states_hold_functions_of_noisy_sums_only(monkeypatch):
         )
         adapted, states = adapted_model(), []
         adapted.weights = np.zeros(adapted.size)
-        with adapted.attached():
+        with adapted.attach():
             train_adapters(
                 adapted,
                 TextRecords(some_documents(12, seed), LENGTH),
@@ -294,7 +296,7 @@ def test_noise_is_on_the_grid_with_the_scale_of_the_budget(monkeypatch):
 
     monkeypatch.setattr(text_training, "noisy_release", noted)
     adapted = adapted_model()
-    with adapted.attached():
+    with adapted.attach():
         train_adapters(
             adapted, TextRecords(some_documents(8), LENGTH), training_of(), Noise(0.3, seed=1)
         )
@@ -309,8 +311,8 @@ def test_noise_is_on_the_grid_with_the_scale_of_the_budget(monkeypatch):
 def test_projections_are_functions_of_the_base_model_alone():
     """Trained weights and documents change neither; both have directions of unit size, scaled."""
     one, other = adapted_model(seed=3), adapted_model(seed=3)
-    with one.attached():
-        sampled_sum(one, TextRecords(some_documents(9), LENGTH), np.arange(9), 1.0)
+    with one.attach():
+        sum_clipped_gradients(one, TextRecords(some_documents(9), LENGTH), np.arange(9), 1.0)
     again = AdaptedModel(one.model, 2, language_losses)
     for first, second, third in zip(one.adapters, other.adapters, again.adapters, strict=True):
         assert torch.equal(first.down, second.down)

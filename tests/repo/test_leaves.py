@@ -81,8 +81,8 @@ def test_every_leaf_is_listed() -> None:
 def test_the_core_works_without_leaves(leaves: tuple[str, ...], tmp_path: Path) -> None:
     copy = tmp_path / "src" / "memberbound"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    for place in (place for name in leaves for place in FILES[name]):
-        target = copy / place
+    for path in (path for name in leaves for path in FILES[name]):
+        target = copy / path
         shutil.rmtree(target) if target.is_dir() else target.unlink()
     done = python("-c", SMOKE, *leaves, env={**os.environ, "PYTHONPATH": str(copy.parent)})
     assert done.stdout.strip() == "smoke", done.stderr

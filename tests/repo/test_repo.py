@@ -65,12 +65,12 @@ def test_changelog_has_a_soundness_heading() -> None:
 
 def test_the_map_names_every_room() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    places = page.split("## Where things go")[1].split("### To add an option")[0]
-    assert len(places.splitlines()) <= 32
+    section = page.split("## Where things go")[1].split("### To add an option")[0]
+    assert len(section.splitlines()) <= 32
     package = ROOT / "src" / "memberbound"
     rooms = {path.stem for path in package.iterdir() if not path.name.startswith(("_", "py."))}
     assert {"verbs", "games"} <= rooms
-    assert not [room for room in rooms if f"`{room}`" not in places]
+    assert not [room for room in rooms if f"`{room}`" not in section]
 
 
 def test_citation_has_the_version_of_the_package() -> None:

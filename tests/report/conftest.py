@@ -25,7 +25,7 @@ def released(tmp_path_factory: Any) -> Path:
     draws = np.random.default_rng(0)
     rows = pd.DataFrame({"age": draws.integers(18, 90, 800)})
     rows["ill"] = np.where(rows["age"] + draws.normal(0, 20, 800) > 50, "yes", "no")
-    people = rows.assign(who=[f"p{place // 2}" for place in range(800)])
+    people = rows.assign(who=[f"p{index // 2}" for index in range(800)])
     other = rows.copy()
     other.loc[7] = [89, "no"]
     known: dict[str, Any] = {"bounds": BOUNDS, "insecure_seed": 3}

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from memberbound.report.model import Report, checked
+from memberbound.report.model import Report, parse_report
 
 #: Closes a script, opens a tag, leaves an attribute, ends a comment, names placeholders.
 EVIL = (
@@ -30,7 +30,7 @@ def sample() -> dict[str, Any]:
 
 def typed(report: dict[str, Any]) -> Report:
     """Return a report as objects."""
-    return checked(report)
+    return parse_report(report)
 
 
 def answer(report: dict[str, Any], step: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import yaml
 from conftest import chromium_path
 from faces.web.pages_checks import violations
 from memberbound.errors import InputError
-from memberbound.report.decision import dpia_annex, promised, render_decision
+from memberbound.report.decision import describe_promise, dpia_annex, render_decision
 from memberbound.report.evidence import (
     checklist,
     cyclonedx,
@@ -96,18 +96,18 @@ def test_everybody_can_read_the_pages(released):
 
 def test_pages_make_no_claim_beyond_software(released, tmp_path):
     texts = {"docs": PAGE.read_text(encoding="utf-8")}
-    for place, case in enumerate(all_cases(released)):
+    for index, case in enumerate(all_cases(released)):
         makers = [render_decision, dpia_annex]
         if case.promise is not None:
             makers.append(checklist)
         if case.file is not None:
             makers.append(sacro_record)
-        texts |= {f"{place} {maker.__name__}": maker(case) for maker in makers}
-        texts[f"{place} card"] = model_card(case.published)
+        texts |= {f"{index} {maker.__name__}": maker(case) for maker in makers}
+        texts[f"{index} card"] = model_card(case.published)
         if case.release is not None:
-            texts[f"{place} bom"] = cyclonedx(case.published)
+            texts[f"{index} bom"] = cyclonedx(case.published)
             if case.release.promise.game == "neighbour":
-                texts[f"{place} registry"] = registry_entry(case.published, case.about)
+                texts[f"{index} registry"] = registry_entry(case.published, case.about)
     assert len(texts) > 30
     forbidden = re.compile(r"(?i)anonymous|anonymi[sz]ed|compliant|compliance")
     assert [name for name, text in texts.items() if forbidden.search(text)] == []
@@ -131,7 +131,7 @@ def test_the_number_in_the_sentence_and_in_the_picture_is_a_bound(upper):
     report = sample()
     next(r for r in report["remedies"] if r["recommended"])["accuracy_upper"] = upper
     case = of_study(report)
-    (right, blind) = map(int, re.findall(r"(\d+) times in 100", promised(case)[0]))
+    (right, blind) = map(int, re.findall(r"(\d+) times in 100", describe_promise(case)[0]))
     assert right >= 100 * Fraction(repr(upper)) > right - 1
     assert blind <= 50
     page = render_decision(case)
@@ -196,8 +196,8 @@ def test_a_file_without_a_certificate_needs_a_remedy_without_one(tmp_path):
     assert digest in text
     assert "is the one that the study speaks of" in text
     # The settings of a noisy model are not published with a coarser table.
-    assert digest in str(case.stated())
-    assert digest not in model_card(case.published, case.stated(public=True))
+    assert digest in str(case.statements())
+    assert digest not in model_card(case.published, case.statements(public=True))
     with pytest.raises(InputError, match="release must come with its certificate"):
         Case.of(sample(), release=path)
 
@@ -205,7 +205,7 @@ def test_a_file_without_a_certificate_needs_a_remedy_without_one(tmp_path):
 def test_persons_are_not_called_rows(released):
     """400 persons with two rows each: their number of rows must not appear."""
     case = of_release(released, "persons.json")
-    card = model_card(case.published, case.stated(public=True))
+    card = model_card(case.published, case.statements(public=True))
     assert "persons: 400" in card
     texts = (card, render_decision(case), dpia_annex(case), checklist(case))
     assert not [text for text in texts if re.search(r"(?i)400 rows|rows:? \|? ?400", text)]
@@ -243,11 +243,11 @@ def test_the_weighing_is_not_published():
     said = {field.name: f"said about {field.name}" for field in fields(About)}
     about = About(**(said | {"authors": ("said about authors",), "paper": "A4"}))
     case = of_study(sample(), about=about)
-    public = model_card(case.published, case.stated(public=True))
+    public = model_card(case.published, case.statements(public=True))
     private = ("cost", "residual_risk", "necessity", "legal_basis", "limit_chosen_by", "recipients")
     assert said["purpose"] in public
     assert not [name for name in private if said[name] in public]
-    assert all(said[name] in str(case.stated()) for name in private)
+    assert all(said[name] in str(case.statements()) for name in private)
 
 
 def test_hostile_names_stay_text():
@@ -274,16 +274,16 @@ def test_two_pages_of_either_paper_are_filled_and_nothing_is_cut(
     keys = ("purpose", "recipients", "limit_chosen_by", "cost", "review_on")
     stated = {"paper": paper, "limit_reason": 6 * line} | dict.fromkeys(keys, 3 * line)
     about.write_text(yaml.safe_dump(stated))
-    place = tmp_path / "decision.pdf"
+    target = tmp_path / "decision.pdf"
     for source, release in (
         (released / "model.json.certificate.json", None),
         (sample(), None),
         (sample(), released / "model.json"),
         (partial(), None),
     ):
-        options = {"release": release, "about": about, "out": place, "force": True}
+        options = {"release": release, "about": about, "out": target, "force": True}
         done = export(source, format="decision", **options)
-        printed = place.read_bytes()
+        printed = target.read_bytes()
         assert done.to_dict()["pages"] == 2
         assert len(printed) < 500_000
         size = re.search(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", printed)
@@ -291,7 +291,7 @@ def test_two_pages_of_either_paper_are_filled_and_nothing_is_cut(
     about.write_text(yaml.safe_dump(stated | {"limit_reason": 60 * line.strip()}))
     with pytest.raises(InputError, match="about must be short enough for two pages, got 3780"):
         export(source, format="decision", **options)
-    assert place.read_bytes() == printed
+    assert target.read_bytes() == printed
     about.write_text(f"paper: {paper}\nlimit_reason: {'Because it is so. ' * 12}\n")
     width, height = (round(side / 25.4 * 96) for side in PAPERS[paper])
     path = tmp_path / "page.html"

@@ -73,9 +73,9 @@ def schema_of_cyclonedx():
         return json.loads(folder.joinpath(f"{name}.SNAPSHOT.schema.json").read_text("utf-8"))
 
     whole = read("bom-1.6")
-    place = whole["$id"].rpartition("/")[0]
+    base = whole["$id"].rpartition("/")[0]
     resources = [
-        (f"{place}/{name}{ending}", Resource.from_contents(read(name)))
+        (f"{base}/{name}{ending}", Resource.from_contents(read(name)))
         for name in ("spdx", "jsf-0.82")
         for ending in (".SNAPSHOT.schema.json", ".schema.json")
     ]
@@ -160,7 +160,7 @@ def test_checklist_marks_unanswered_questions(released):
 
     text = checklist(case(released, "model.json"))
     listed = rows(text)
-    assert {row[0] for row in listed} >= {f"11.2.{place}" for place in range(1, 6)}
+    assert {row[0] for row in listed} >= {f"11.2.{index}" for index in range(1, 6)}
     assert {row[2] for row in listed} == {"answered", "in part", "not answered"}
     assert "{" not in text
     for title in ("OWASP AISVS", "ISO/IEC 27559", "NIST SP 800-226", "EDPB Opinion 28/2024"):

@@ -159,13 +159,13 @@ def test_reports_that_differ_in_all_that_depends_on_rows_give_one_card():
 def test_neighbouring_tables_under_the_same_noise_are_published_alike(released, tmp_path):
     models, cards, certificates = [], [], []
     for name in ("one", "two"):
-        place = released / name / "model.json.certificate.json"
-        stated = json.loads(place.read_text())
+        path = released / name / "model.json.certificate.json"
+        stated = json.loads(path.read_text())
         # The certificate's own hash is one of what else it says, the file's digest included.
         assert stated["certificate_sha256"] == seal(stated)
         certificates.append(stated | {"sha256": None, "certificate_sha256": None})
         models.append(json.loads((released / name / "model.json").read_text()))
-        export(place, format="model-card", out=tmp_path / f"{name}.md")
+        export(path, format="model-card", out=tmp_path / f"{name}.md")
         # The digest is that of the released file, which is noisy and public.
         card = (tmp_path / f"{name}.md").read_text(encoding="utf-8")
         assert card.count(stated["sha256"]) == 1
@@ -186,9 +186,9 @@ def unnoised(value):
 
 
 def test_card_of_a_release_agrees_with_its_certificate(released, tmp_path):
-    place = released / "one" / "model.json.certificate.json"
-    said = json.loads(place.read_text())
-    done = export(place, format="model-card", out=tmp_path / "card.md")
+    path = released / "one" / "model.json.certificate.json"
+    said = json.loads(path.read_text())
+    done = export(path, format="model-card", out=tmp_path / "card.md")
     assert done.to_dict()["audience"] == "public"
     assert (done.to_dict()["game"], done.to_dict()["theorems"]) == ("neighbour", ["X22"])
     head, body = parts((tmp_path / "card.md").read_text(encoding="utf-8"))
@@ -209,14 +209,14 @@ def test_card_of_a_release_agrees_with_its_certificate(released, tmp_path):
 
 
 def test_a_certificate_that_is_not_the_files_is_refused(released, tmp_path, monkeypatch):
-    place = released / "one" / "model.json.certificate.json"
+    path = released / "one" / "model.json.certificate.json"
     out = {"format": "model-card", "out": tmp_path / "x.md"}
     alone = tmp_path / "model.json.certificate.json"
-    alone.write_text(place.read_text())
+    alone.write_text(path.read_text())
     refused(tmp_path, "must be a saved release", alone, **out)
     (tmp_path / "model.json").write_text("{}")
     refused(tmp_path, "SHA-256", alone, **out)
-    text = json.loads(place.read_text())
+    text = json.loads(path.read_text())
     text["sha256"] = hashlib.sha256(b"{}").hexdigest()
     for broken in ({"certificate": None}, {"certificate": {}}, {"eta": "x"}):
         alone.write_text(json.dumps(text | broken))
@@ -224,9 +224,9 @@ def test_a_certificate_that_is_not_the_files_is_refused(released, tmp_path, monk
     # The owner's formats are made from a report.
     monkeypatch.setenv("CHROME_BIN", sys.executable)
     with pytest.raises(InputError, match="report must be that of a study"):
-        export(place, format="pdf", out=tmp_path / "x.pdf")
+        export(path, format="pdf", out=tmp_path / "x.pdf")
     with pytest.raises(InputError, match="release must be left out"):
-        export(place, format="model-card", release="x", out=tmp_path / "x.md")
+        export(path, format="model-card", release="x", out=tmp_path / "x.md")
 
 
 @settings(max_examples=25, deadline=None)
@@ -289,7 +289,7 @@ SPITEFUL = (
     "bidi \u202e turned \u2028 nul \x00 lone \ud800 surrogate",
     "",
 )
-PLAIN = tuple(f"zq{place:03d}zq" for place in range(len(SPITEFUL)))
+PLAIN = tuple(f"zq{index:03d}zq" for index in range(len(SPITEFUL)))
 
 
 def spiteful(name, names=SPITEFUL):
@@ -347,8 +347,8 @@ def test_model_card_is_written_from_a_file_a_dictionary_and_a_study(tmp_path, re
         report = sample()
 
     texts = []
-    for place, source in enumerate((report_file, str(report_file), sample(), Study())):
-        out = tmp_path / f"card{place}.md"
+    for index, source in enumerate((report_file, str(report_file), sample(), Study())):
+        out = tmp_path / f"card{index}.md"
         done = export(source, format="model-card", out=out)
         assert isinstance(done, Export)
         assert done.out == str(out)
@@ -404,12 +404,12 @@ def store(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     for name in ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME"):
         monkeypatch.delenv(name, raising=False)
-    place = tmp_path / "store"
+    folder = tmp_path / "store"
     import mlflow
 
     before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(place.as_uri())
-    yield place.as_uri()
+    mlflow.set_tracking_uri(folder.as_uri())
+    yield folder.as_uri()
     mlflow.set_tracking_uri(before)
 
 
@@ -466,8 +466,8 @@ def test_a_public_run_holds_published_values_only(store, tmp_path, released):
     assert artifacts(store, run_id) == {"memberbound/MODEL_CARD.md"}
     copy = client(store).download_artifacts(run_id, "memberbound/MODEL_CARD.md", str(tmp_path))
     assert Path(copy).read_text(encoding="utf-8") == model_card(published(report))
-    place = released / "one" / "model.json.certificate.json"
-    run_id = export(place, format="mlflow").to_dict()["run_id"]
+    path = released / "one" / "model.json.certificate.json"
+    run_id = export(path, format="mlflow").to_dict()["run_id"]
     assert client(store).get_run(run_id).data.params["memberbound.rows"] == "800"
 
 

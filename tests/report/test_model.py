@@ -19,11 +19,11 @@ _GONE = object()
 
 def _put(*path: Any) -> Callable[[dict[str, Any]], None]:
     """Return how a value of a report is changed, or taken away."""
-    *place, last, value = path
+    *parents, last, value = path
 
     def change(report: dict[str, Any]) -> None:
         node: Any = report
-        for part in place:
+        for part in parents:
             node = node[part]
         if value is _GONE:
             del node[last]
@@ -101,7 +101,7 @@ def validator() -> Draft202012Validator:
 
 @pytest.mark.parametrize("build", reports.REPORTS)
 def test_reports_are_accepted(build: Callable[[], dict[str, Any]], validator: Any) -> None:
-    model.checked(build())
+    model.parse_report(build())
     assert validator.is_valid(build())
 
 
@@ -112,7 +112,7 @@ def test_a_broken_report_is_refused_by_the_reader_and_by_the_schema(
     report = reports.sample()
     change(report)
     with pytest.raises(InputError) as refused:
-        model.checked(report)
+        model.parse_report(report)
     sentence = str(refused.value)
     assert named in sentence
     assert "\n" not in sentence
@@ -128,7 +128,7 @@ def test_endless_nesting_is_refused() -> None:
         deep = [deep]
     report["steps"][0]["result"]["deep"] = deep
     with pytest.raises(InputError, match="nested"):
-        model.checked(report)
+        model.parse_report(report)
     # Unwound by hand: freeing it at once would nest as deeply.
     while deep:
         deep = deep.pop()
@@ -173,4 +173,4 @@ def test_whole_numbers_may_be_written_without_a_point() -> None:
             return [rewritten(item) for item in value]
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
-    assert model.checked(rewritten(reports.sample())) == model.checked(reports.sample())
+    assert model.parse_report(rewritten(reports.sample())) == model.parse_report(reports.sample())

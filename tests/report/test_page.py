@@ -21,7 +21,7 @@ from faces.web.pages_checks import until
 from memberbound.quantities import Kind, marked
 from memberbound.report import charts, template_text
 from memberbound.report.drawing import palette
-from memberbound.report.page import _assumed, _headline
+from memberbound.report.page import _assumptions, _headline
 from memberbound.report.page import render as render_typed
 from report import sample as reports
 from report.sample import typed
@@ -249,7 +249,7 @@ def test_the_appendix_holds_every_theorem_and_assumption() -> None:
     text = Reader(render(report)).text
     for entry in report["ledger"]:
         assert " ".join(entry["statement"].split()) in text
-    for sentence in (*report["assumptions"], *_assumed(typed(report))):
+    for sentence in (*report["assumptions"], *_assumptions(typed(report))):
         assert " ".join(sentence.split()) in text
 
 
@@ -316,8 +316,8 @@ def test_chance_is_the_binomial_law() -> None:
     expected = np.zeros(len(counts))
     for right in range(tries + 1):
         share = right / tries
-        place = max(i for i in range(len(counts)) if edges[i] <= share)
-        expected[place] += math.comb(tries, right) * blind**right * (1 - blind) ** (tries - right)
+        index = max(i for i in range(len(counts)) if edges[i] <= share)
+        expected[index] += math.comb(tries, right) * blind**right * (1 - blind) ** (tries - right)
     figure = chart.figure()
     chance = marks_of(figure, "chance")[0].get_data().values
     assert chance == pytest.approx(sum(counts) * expected, abs=2e-3)
@@ -343,14 +343,14 @@ def test_only_records_that_are_shown_to_be_exposed_are_listed() -> None:
     ]
     for shown in (2, 0):
         records["most_exposed"] = [
-            record | {"proved": place < shown} for place, record in enumerate(listed)
+            record | {"proved": index < shown} for index, record in enumerate(listed)
         ]
         records["exposed_records"] = shown
         page = render(report)
         start = page.index('id="exposed"')
         section = page[start : page.index("</section>", start)]
         named = [str(record["record"]) in section for record in listed]
-        assert named == [place < shown for place in range(6)]
+        assert named == [index < shown for index in range(6)]
         assert ("No record is shown to be exposed" in section) == (shown == 0)
         assert ('class="mark audit' in section) == (shown > 0), "a badge where nothing is shown"
         assert ("≈ 100" in section.replace("\u00a0", " ")) == (shown > 0)
@@ -405,7 +405,7 @@ SCROLLS = "document.documentElement.scrollWidth > document.documentElement.clien
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: Any) -> Callable[[Callable[[], dict[str, Any]]], str]:
+def write_page(tmp_path_factory: Any) -> Callable[[Callable[[], dict[str, Any]]], str]:
     """Write a report's page and return its address."""
     folder: Path = tmp_path_factory.mktemp("pages")
 
@@ -430,8 +430,8 @@ def _drawn(page: Any) -> dict[str, int]:
 
 @pytest.mark.browser
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1400, "light")])
-def test_opens_from_disk(open_page: Any, place: Any, width: int, scheme: str) -> None:
-    page = open_page(place(reports.sample), width=width, scheme=scheme)
+def test_opens_from_disk(open_page: Any, write_page: Any, width: int, scheme: str) -> None:
+    page = open_page(write_page(reports.sample), width=width, scheme=scheme)
     drawn = _drawn(page)
     assert set(drawn) == set(FIGURES)
     report = reports.sample()
@@ -465,8 +465,8 @@ def test_opens_from_disk(open_page: Any, place: Any, width: int, scheme: str) ->
 
 
 @pytest.mark.browser
-def test_switches_links_schemes_and_paper(open_page: Any, place: Any) -> None:
-    page = open_page(place(reports.sample))
+def test_switches_links_schemes_and_paper(open_page: Any, write_page: Any) -> None:
+    page = open_page(write_page(reports.sample))
     _drawn(page)
     # The axes, by keyboard alone.
     log = page.locator("#plot-roc .view-log svg")
@@ -497,15 +497,15 @@ def test_switches_links_schemes_and_paper(open_page: Any, place: Any) -> None:
 
 
 @pytest.mark.browser
-def test_other_reports_open_as_well(open_page: Any, place: Any) -> None:
-    page = open_page(place(reports.hostile), width=390)
+def test_other_reports_open_as_well(open_page: Any, write_page: Any) -> None:
+    page = open_page(write_page(reports.hostile), width=390)
     # The page object requests its own address only; the next ones are files beside it.
     assert len(_drawn(page)) == len(FIGURES)
     assert page.evaluate("window.stolen === undefined")
     assert page.locator("img").count() == 0
     assert not page.evaluate(SCROLLS)
     for build in (reports.partial, reports.stopped, reports.regression, reports.extreme):
-        other = open_page(place(build), width=390, scheme="dark")
+        other = open_page(write_page(build), width=390, scheme="dark")
         assert all(count > 0 for count in _drawn(other).values())
         assert not other.evaluate(SCROLLS), build.__name__
 
@@ -526,8 +526,8 @@ QUESTIONS = {
 
 
 @pytest.mark.browser
-def test_the_first_screen_answers_five_questions(open_page: Any, place: Any) -> None:
-    page = open_page(place(reports.sample), width=1280)
+def test_the_first_screen_answers_five_questions(open_page: Any, write_page: Any) -> None:
+    page = open_page(write_page(reports.sample), width=1280)
     text = page.evaluate(
         """() => [...document.querySelectorAll(
           "header p, .sentence, .advice, pre.next, .crowd p, .cards > div")]

@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import memberbound
 from memberbound.errors import InputError
-from memberbound.report.model import checked
+from memberbound.report.model import parse_report
 from memberbound.report.page import render
 from memberbound.verbs.study.question import StudyModel
 from memberbound.verbs.study.studying import study
@@ -51,10 +51,10 @@ def test_the_report_is_about_the_given_model(quick, sides, tmp_path: Path) -> No
     others.to_csv(tmp_path / "test.csv", index=False)
     model = fitted(inside)
     joblib.dump(model, tmp_path / "model.joblib")
-    place = {"model": tmp_path / "model.joblib", "nonmembers": tmp_path / "test.csv"}
+    inputs = {"model": tmp_path / "model.joblib", "nonmembers": tmp_path / "test.csv"}
     with pytest.raises(InputError, match="--trust"):
-        study(tmp_path / "train.csv", target="y", **place)
-    found = study(tmp_path / "train.csv", target="y", **place, trust=True, out=tmp_path / "out")
+        study(tmp_path / "train.csv", target="y", **inputs)
+    found = study(tmp_path / "train.csv", target="y", **inputs, trust=True, out=tmp_path / "out")
     report = found.report
     given = report.given
     assert (given.members, given.non_members) == (200, 200)
@@ -76,7 +76,7 @@ def test_the_report_is_about_the_given_model(quick, sides, tmp_path: Path) -> No
     assert report.question.model == "model.joblib"
     assert str(tmp_path) not in json.dumps(report.to_dict())
     told = json.loads(json.dumps(report.to_dict()))
-    assert checked(told).to_dict() == report.to_dict()
+    assert parse_report(told).to_dict() == report.to_dict()
     page = Path(found.files[0]).read_text(encoding="utf-8")
     assert "The given model" in page
     assert "Facts for output checking" in page
@@ -114,7 +114,7 @@ def test_a_shift_between_the_two_sides_is_not_called_a_leak(quick, sides) -> Non
     assert {floor.lower for floor in given.access_floors()} == {None}
     assert not [row for row in report.sandwich if row.subject == "given"]
     assert not [curve for curve in report.roc if curve.subject == "given"]
-    assert checked(json.loads(report.to_json())).to_dict() == report.to_dict()
+    assert parse_report(json.loads(report.to_json())).to_dict() == report.to_dict()
     section = render(report).split('id="given"')[1].split("</section>")[0]
     assert "≥" not in section
     # The gate is red in both verbs, for one reason.
@@ -149,5 +149,5 @@ def test_pipelines_are_retrained_as_their_last_step(sides) -> None:
 
 def test_names_of_a_hostile_model_stay_text() -> None:
     report = reports.given(reports.EVIL)
-    page = render(checked(report))
+    page = render(parse_report(report))
     assert "<img src=x" not in page

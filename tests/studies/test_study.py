@@ -19,7 +19,7 @@ from memberbound.attacks import shadows
 from memberbound.curve.families import GaussianCurve
 from memberbound.errors import InputError
 from memberbound.report.mlflow_run import published_entry
-from memberbound.report.model import Question, checked
+from memberbound.report.model import Question, parse_report
 from memberbound.report.publication import Publication
 from memberbound.tables import opening
 from memberbound.tables import table as tables
@@ -27,7 +27,7 @@ from memberbound.tables.engine import Engine
 from memberbound.verbs.export import EXPORT_FORMATS
 from memberbound.verbs.study import running
 from memberbound.verbs.study import steps as steps_module
-from memberbound.verbs.study.question import StudyData, checked_question, read_configuration
+from memberbound.verbs.study.question import StudyData, check_question, read_configuration
 from memberbound.verbs.study.studying import study
 
 FEW = {"target": "y", "shadows": 12, "eta": 0.1, "workers": 1}
@@ -79,17 +79,17 @@ def test_every_step_is_done_and_both_files_are_there(done) -> None:
     # The page keeps a number and its percent sign on one line.
     page = html.read_text(encoding="utf-8").replace("\u00a0", " ")
     assert str(escape(done.report.verdict.sentence)) in page
-    checked(done.report.to_dict())
+    parse_report(done.report.to_dict())
 
 
 def test_roles_may_be_set_in_the_configuration(tmp_path) -> None:
     (tmp_path / "study.yaml").write_text("target: y\nroles: {a: category, b: identifier}\n")
-    question = checked_question(read_configuration(tmp_path / "study.yaml"))
+    question = check_question(read_configuration(tmp_path / "study.yaml"))
     data = StudyData.read(people(), question)
     assert data.examples.columns == ("a",)
-    assert data.described("y").roles == {"a": "category", "b": "identifier", "y": "category"}
+    assert data.describe("y").roles == {"a": "category", "b": "identifier", "y": "category"}
     with pytest.raises(InputError, match="roles must be an object"):
-        checked_question({"target": "y", "roles": "a=category"})
+        check_question({"target": "y", "roles": "a=category"})
 
 
 def test_ceilings_are_the_certificates_and_no_floor_is_below_blind(done) -> None:
@@ -152,7 +152,7 @@ def test_an_interrupted_study_leaves_a_report_and_goes_on(tmp_path, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         study(people(), **FEW, out=out)
     partial = json.loads((out / "report.json").read_text(encoding="utf-8"))
-    checked(partial)
+    parse_report(partial)
     assert partial["status"] == "partial"
     assert [s["state"] for s in partial["steps"]].count("stopped") == 2
     assert "incomplete" in partial["verdict"]["sentence"]
@@ -237,7 +237,7 @@ def test_a_large_table_takes_fewer_models_by_default(only_steps) -> None:
     assert study(people(), **plain).report.question.shadows == 64
     assert study(people(), **plain, quick=True).report.question.shadows == 16
     with pytest.raises(InputError, match="quick must be a valid boolean"):
-        checked_question({"target": "y", "quick": "very"})
+        check_question({"target": "y", "quick": "very"})
 
 
 def test_columns_left_out_of_the_trial_are_left_out_of_the_release(only_steps) -> None:
@@ -307,7 +307,7 @@ def test_a_learner_that_fails_leaves_a_partial_report(tmp_path, only_steps) -> N
     assert "I will not learn this" in sentence
     assert "--resume" in sentence
     report = json.loads((tmp_path / "study" / "report.json").read_text(encoding="utf-8"))
-    checked(report)
+    parse_report(report)
     states = {s["id"]: s for s in report["steps"]}
     assert states["audit"]["state"] == "failed"
     assert "I will not learn this" in states["audit"]["error"]
@@ -555,7 +555,7 @@ def test_a_study_opens_its_table_once(tmp_path, monkeypatch, only_steps) -> None
 
         monkeypatch.setattr(owner, name, counted)
 
-    for owner, name in ((Engine, "__init__"), (opening, "_open"), (tables, "inferred_roles")):
+    for owner, name in ((Engine, "__init__"), (opening, "_open"), (tables, "infer_roles")):
         count(owner, name)
     only_steps("certify", "protect-every", "explain", "rows", "coarser", "synthetic")
     file = tmp_path / "people.csv"
@@ -570,7 +570,7 @@ def test_a_study_opens_its_table_once(tmp_path, monkeypatch, only_steps) -> None
         monkeypatch.setattr(module, "open", count_opens)
     study(file, **FEW, bounds=BOUNDS, quick=True)
     # The synthetic rows are a second table; harden infers roles from its fitting rows (X18).
-    assert counts == {"__init__": 1, "_open": 2, "inferred_roles": 2, "open": 1}
+    assert counts == {"__init__": 1, "_open": 2, "infer_roles": 2, "open": 1}
 
 
 def visits(persons: int, seed: int = 0) -> pd.DataFrame:
@@ -645,7 +645,7 @@ def test_training_uses_all_rows_of_persons_and_audits_first_rows_of_others(
     assert predicted.values.tolist() == [1, -1]
     assert predicted.ranking.tolist() == [[0.1, 0.9], [0.2, 0.3]]  # of the examples' classes
     trained, asked = seen
-    rows = [table[table["who"] == first["who"].iloc[place]] for place in (7, 3)]
+    rows = [table[table["who"] == first["who"].iloc[index]] for index in (7, 3)]
     assert trained.columns["a"].numbers.tolist() == [a for part in rows for a in part["a"]]
     assert trained.persons.sizes.tolist() == [len(part) for part in rows]
     assert data.rows_of(np.array([7, 3]))["a"].tolist() == trained.columns["a"].numbers.tolist()

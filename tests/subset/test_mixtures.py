@@ -67,8 +67,8 @@ def test_too_few_points_on_the_circle_are_caught():
     good = fourier_sums(values / 0.3, 4)
     truth = np.array([float(stick(*subset_laws(values, 4, x), 0.3, 1.0)) for x in range(8)])
     few = dataclasses.replace(good, nodes=3, point=good.point % 3)
-    keep = np.unique(few.place * 3 + few.point)
-    few = dataclasses.replace(few, place=keep // 3, point=keep % 3)
+    keep = np.unique(few.index * 3 + few.point)
+    few = dataclasses.replace(few, index=keep // 3, point=keep % 3)
     assert (sticks(list(good.pairs(np.arange(8))), 1.0) >= truth).all()
     assert (sticks(list(few.pairs(np.arange(8))), 1.0) < truth).any()
 

@@ -277,8 +277,8 @@ def alone(recipe: Recipe) -> list[object]:
 def test_a_recipe_is_a_function_of_one_row(order):
     """Whichever of True, 1, 1.0 and "1" comes first, and whatever else is in the table."""
     for recipe in RECIPES:
-        together = released(recipe, [SPELLINGS[place] for place in order])
-        assert together == [alone(recipe)[place] for place in order]
+        together = released(recipe, [SPELLINGS[index] for index in order])
+        assert together == [alone(recipe)[index] for index in order]
 
 
 @given(st.permutations([True, 1, 1.0, "1"] * 3))

@@ -122,7 +122,7 @@ def test_the_beam_finds_the_best_of_all_coarsenings() -> None:
         subsample=np.arange(3000) % 3 == 0,
     )
     search.explore(search.start, lambda score: score.leak <= 0.05)
-    best = search.scores[search.ranked(lambda score: score.leak <= 0.05)[0]]
+    best = search.scores[search.rank(lambda score: score.leak <= 0.05)[0]]
     for levels in itertools.product(*(range(len(ladder.rules)) for ladder in ladders)):
         score = search.score((*levels, 0))
         assert score.leak > 0.05 or score.information <= best.information + 0.01

@@ -98,11 +98,11 @@ def test_an_object_is_parsed_independently_of_others():
     st.integers(0, 99),
     st.sampled_from(TEXTS) | st.text(max_size=8),
 )
-def test_replacing_a_text_changes_its_own_row_only(texts, place, other):
-    place %= len(texts)
-    changed = [*texts[:place], other, *texts[place + 1 :]]
+def test_replacing_a_text_changes_its_own_row_only(texts, index, other):
+    index %= len(texts)
+    changed = [*texts[:index], other, *texts[index + 1 :]]
     first, second = Values.of(texts), Values.of(changed)
-    rest = np.arange(len(texts)) != place
+    rest = np.arange(len(texts)) != index
     assert (FIXED_CELLS.cell_of(first)[rest] == FIXED_CELLS.cell_of(second)[rest]).all()
     wanted = ["", "1", "True", "x", "0.5"]
     assert (first.positions(wanted)[rest] == second.positions(wanted)[rest]).all()

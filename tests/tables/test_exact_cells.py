@@ -145,9 +145,9 @@ def test_every_type_in_every_source(tmp_path, source):
         if name in CUT_BY_THE_SOURCE.get(source, ()):
             continue
         table, counts = repeated(columns[name], name)
-        place = tmp_path / str(NAMES.index(name))
-        place.mkdir()
-        if (seen := counted(SOURCES[source](table, place / source))) != profile_of(counts):
+        folder = tmp_path / str(NAMES.index(name))
+        folder.mkdir()
+        if (seen := counted(SOURCES[source](table, folder / source))) != profile_of(counts):
             found[name] = (seen, profile_of(counts))
     assert found == {}
 

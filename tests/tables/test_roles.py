@@ -125,7 +125,7 @@ def test_every_verb_names_the_identifiers_and_leaves_them_out(table):
     assert any("'note' is free text" in w for w in answers["certify"].warnings)
     assert answers["harden"].steps[0].startswith("drop patient, row")
     study = StudyData.read(table, Question("ill"))
-    assert study.described("ill").left_out == ("patient", "row", "note")
+    assert study.describe("ill").left_out == ("patient", "row", "note")
     assert "patient" not in study.table.frame.columns
 
 
@@ -299,8 +299,8 @@ def spelled_plainly(value: str) -> str:
 def spelled_by_the_engine(values: list[str]) -> list[str]:
     names = {bit: name for name, bit in roles._BITS.items()}
     with open_table(pa.table({"v": values})) as opened:
-        source = roles._looked_at(opened.view, {"v": "text"})
-        found = opened.engine.sql(f"SELECT {roles._spelled(0)} FROM {source}").fetchall()
+        source = roles._scanned_expressions(opened.view, {"v": "text"})
+        found = opened.engine.sql(f"SELECT {roles._spelling_bit(0)} FROM {source}").fetchall()
     return [names[bit] for (bit,) in found]
 
 
@@ -310,9 +310,9 @@ def some_spellings() -> list[str]:
     for _ in range(4000):
         made.add("".join(draw.choices("0123456789+-.,eE/:T Zafjt{}", k=draw.randint(1, 9))).strip())
         whole = str(draw.randint(0, 10 ** draw.randint(1, 17)))
-        places = "".join(draw.choices("0123456789", k=draw.randint(0, 6)))
+        decimals = "".join(draw.choices("0123456789", k=draw.randint(0, 6)))
         sign, mark = draw.choice(["", "+", "-"]), draw.choice(["", ".", ","])
-        made.add(sign + whole + mark + places + draw.choice(["", "", "e5"]))
+        made.add(sign + whole + mark + decimals + draw.choice(["", "", "e5"]))
     return sorted(made - {""})
 
 

@@ -67,7 +67,7 @@ def calls(monkeypatch):
 
     monkeypatch.setattr(Engine, "__init__", counted("engines", Engine.__init__))
     monkeypatch.setattr(opening, "_open", counted("opened", opening._open))
-    monkeypatch.setattr(tables, "inferred_roles", counted("inferred", tables.inferred_roles))
+    monkeypatch.setattr(tables, "infer_roles", counted("inferred", tables.infer_roles))
     return counts
 
 
@@ -90,7 +90,7 @@ def test_every_verb_takes_an_open_table_and_opens_nothing(path, calls):
 
 def test_a_parsed_table_shares_the_engine_and_roles(path, calls):
     with open_table(path) as table:
-        parsed = read_population(table, target="ill")[0].parsed()
+        parsed = read_population(table, target="ill")[0].parse()
         examples = read_examples(parsed, "ill", columns=["age", "sex"])
         assert read_examples(parsed, "ill", columns=["age", "sex"]) is examples
         assert read_examples(parsed, "ill", columns=["age"]) is not examples

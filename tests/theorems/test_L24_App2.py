@@ -24,8 +24,8 @@ def free_data(length):
     return list(product((0, 1), repeat=length))
 
 
-def by_parity(rest, place):
-    return (*rest[:place], sum(rest) % 2, *rest[place:])
+def by_parity(rest, index):
+    return (*rest[:index], sum(rest) % 2, *rest[index:])
 
 
 def distributional_delta(data_sets, simulator):

@@ -101,8 +101,8 @@ def test_the_code_takes_the_plain_mean():
         worlds = finite_worlds(table.__getitem__, SubsetGame(size, size // 2))
         for x in range(size):
             p_in, p_out = subset.world_laws(kernel, size, size // 2, x)
-            for place, a in enumerate(worlds.outcomes):
+            for index, a in enumerate(worlds.outcomes):
                 joint = sum((law.get(a, F(0)) for d, law in table.items() if x in d), F(0))
-                assert worlds.inside[x][place] == joint / len(table) / F(1, 2)
+                assert worlds.inside[x][index] == joint / len(table) / F(1, 2)
             for g in GAMMAS:
                 assert worlds.delta(x, g) == finite.delta(p_in, p_out, g)

@@ -143,7 +143,7 @@ def test_coverage_of_certify_in_order():
     size, k, width, draws, runs, target = 7, 3, 4, 40, 300, 0.3
     statistic = Column(np.random.default_rng(3).standard_cauchy(size), np.mean)
     outputs = outputs_of(statistic, size, k)
-    place = {s: i for i, s in enumerate(combinations(range(size), k))}
+    index = {s: i for i, s in enumerate(combinations(range(size), k))}
     rungs = scales_around(float(np.abs(outputs).mean()), 0.05)
 
     def safe(scale):
@@ -153,7 +153,7 @@ def test_coverage_of_certify_in_order():
     last = fixed_order(safe, rungs)
     unsafe = rungs[rungs.index(last) + 1]
     groups = neighbour_groups(FreshSubsets(SubsetGame(size, k), 7), draws * runs, width)
-    table = np.array([[[outputs[place[tuple(rows)]]] for rows in group] for group in groups])
+    table = np.array([[[outputs[index[tuple(rows)]]] for rows in group] for group in groups])
     distances = MixtureDistances.of(table, 8)
     values = distances.average(unsafe)
     sample = values.reshape(draws, runs)

@@ -20,10 +20,10 @@ def half_game(count):
 def density(points, sums, sigma):
     """Density of the normal mixture at every point (rows); equal sums are taken together."""
     d = points.shape[1]
-    places, often = np.unique(sums, axis=0, return_counts=True)
-    square = np.zeros((len(points), len(places)))
+    atoms, often = np.unique(sums, axis=0, return_counts=True)
+    square = np.zeros((len(points), len(atoms)))
     for axis in range(d):
-        square += np.square(points[:, axis, None] - places[:, axis])
+        square += np.square(points[:, axis, None] - atoms[:, axis])
     mean = np.exp(-0.5 / sigma**2 * square) @ (often / len(sums))
     return mean / (2 * math.pi * sigma**2) ** (d / 2)
 

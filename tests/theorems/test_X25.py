@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 import pytest
 
-from memberbound.release.all_rows.histograms import counted
+from memberbound.release.all_rows.histograms import count_cells
 from memberbound.release.all_rows.label_model import GRID, LabelModel, hit_counts
 from memberbound.release.all_rows.marginals import LabelledRows
 from memberbound.release.all_rows.tree import pair_score
@@ -22,7 +22,7 @@ PERSONS = [p for size in (1, 2, 3) for p in itertools.product(range(3), repeat=s
 
 def person_counts(rows):
     """Return the weighted counts of one person's rows in three cells."""
-    return counted(np.array(rows), 3, Persons(np.array([0]), len(rows)))
+    return count_cells(np.array(rows), 3, Persons(np.array([0]), len(rows)))
 
 
 def test_no_person_moves_a_score_by_more_than_two():

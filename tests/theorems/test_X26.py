@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from memberbound.release.all_rows.histograms import counted
+from memberbound.release.all_rows.histograms import count_cells
 from memberbound.tables.persons import Persons
 
 #: Every person: one to three rows, each in one of three cells.
@@ -23,7 +23,7 @@ def person_of(rows):
 
 def person_counts(rows):
     """Return the weighted counts of one person's rows in three cells."""
-    return counted(np.array(rows), 3, person_of(len(rows)))
+    return count_cells(np.array(rows), 3, person_of(len(rows)))
 
 
 def test_no_person_moves_a_table_of_counts_by_more_than_the_root_of_two():
@@ -32,7 +32,7 @@ def test_no_person_moves_a_table_of_counts_by_more_than_the_root_of_two():
     assert max(np.linalg.norm(m) for m in moved) == pytest.approx(math.sqrt(2), abs=1e-12)
     assert max(np.abs(m).sum() for m in moved) <= 2.0
     # Broken: every row of a person counts in full.
-    full = [counted(np.array(person), 3, None) for person in PERSONS]
+    full = [count_cells(np.array(person), 3, None) for person in PERSONS]
     assert max(np.linalg.norm(a - b) for a, b in itertools.product(full, repeat=2)) > 2
 
 

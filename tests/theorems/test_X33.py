@@ -17,7 +17,7 @@ from memberbound import GaussianCurve, explain, summarize
 from memberbound.curve.families import SlackCurve
 from memberbound.dp import guarantee_from_epsilon_delta
 from memberbound.errors import InputError
-from memberbound.report.decision import promised
+from memberbound.report.decision import describe_promise
 from memberbound.report.publication import Case
 
 
@@ -108,6 +108,6 @@ def test_answers_and_decision_pages_state_groups(tmp_path):
     listed = [group["accuracy_upper"] for group in made.to_dict()["groups"]]
     assert listed == pytest.approx(exact, abs=1e-6)
     assert all(bound >= value for bound, value in zip(listed, exact, strict=True))
-    promise = " ".join(promised(Case.of(f"{path}.certificate.json")))
+    promise = " ".join(describe_promise(Case.of(f"{path}.certificate.json")))
     # Φ(4·0.2513/2) is 69.24 %.
     assert "household of four together, nobody is right more than 70 times in 100" in promise

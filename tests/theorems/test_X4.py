@@ -75,13 +75,13 @@ def test_matched_neighbours_have_the_law_of_the_coupling(size, k):
     False alarm: 4.9 standard errors for at most 7·105 frequencies, below 1e-3.
     """
     count = 3_000
-    groups, places = match_neighbours(FreshSubsets(SubsetGame(size, k), 5), count)
+    groups, indices = match_neighbours(FreshSubsets(SubsetGame(size, k), 5), count)
     assert {len(group) for group in groups} == {max(k, size - k) + 1}
     for x in range(size):
         seen: dict[tuple[frozenset, frozenset], int] = {}
-        for group, place in zip(groups, places, strict=True):
+        for group, index in zip(groups, indices, strict=True):
             base = frozenset(group[0].tolist())
-            other = frozenset(group[1 + place[x]].tolist())
+            other = frozenset(group[1 + index[x]].tolist())
             with_x, without = (base, other) if x in base else (other, base)
             assert x in with_x
             assert x not in without

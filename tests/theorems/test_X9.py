@@ -75,6 +75,6 @@ def test_forgetting_the_own_value_would_be_caught():
     values = np.random.default_rng(1).integers(0, 4, 60).astype(float)
     values[7] = 9.0
     bounds = mixture_bounds(values, SubsetGame(60, 30), sigma=0.4, delta=1e-3)
-    (places, weights), outside = lattice_laws(values, 30, 7)
-    wrong = accuracy((places - 9, weights), outside, 0.4, 0.5)
+    (support, weights), outside = lattice_laws(values, 30, 7)
+    wrong = accuracy((support - 9, weights), outside, 0.4, 0.5)
     assert abs(bounds.success[7] - wrong) > 1e-3

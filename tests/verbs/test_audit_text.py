@@ -265,7 +265,7 @@ def test_folders_that_could_run_code_are_refused(tmp_path, files, word):
 def tokenizer_of(words):
     transformers = pytest.importorskip("transformers")
     tokenizers = pytest.importorskip("tokenizers")
-    vocabulary = {word: place for place, word in enumerate(["[UNK]", "[BOS]", *words])}
+    vocabulary = {word: index for index, word in enumerate(["[UNK]", "[BOS]", *words])}
     model = tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]")
     made = tokenizers.Tokenizer(model)
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
@@ -279,15 +279,15 @@ def folders(tmp_path_factory):
     """A base model with random weights, and the same after it learnt 60 documents by heart."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    place = tmp_path_factory.mktemp("models")
+    root = tmp_path_factory.mktemp("models")
     words = tokenizer_of(WORDS)
     torch.manual_seed(0)
     settings = transformers.GPT2Config(
         vocab_size=len(words), n_positions=32, n_embd=24, n_layer=1, n_head=2
     )
     model = transformers.GPT2LMHeadModel(settings)
-    model.save_pretrained(place / "base")
-    words.save_pretrained(place / "base")
+    model.save_pretrained(root / "base")
+    words.save_pretrained(root / "base")
     documents = texts_of(120, seed=5)["text"].tolist()
     ids = torch.tensor([words("[BOS] " + text)["input_ids"] for text in documents[:60]])
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -295,12 +295,12 @@ def folders(tmp_path_factory):
         optimiser.zero_grad()
         model(input_ids=ids, labels=ids).loss.backward()
         optimiser.step()
-    model.save_pretrained(place / "tuned")
-    words.save_pretrained(place / "tuned")
+    model.save_pretrained(root / "tuned")
+    words.save_pretrained(root / "tuned")
     for name, texts in (("in", documents[:60]), ("out", documents[60:])):
         lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
-        (place / f"{name}.jsonl").write_text(lines)
-    return place
+        (root / f"{name}.jsonl").write_text(lines)
+    return root
 
 
 def test_from_two_folders_to_a_red_build(folders, tmp_path):

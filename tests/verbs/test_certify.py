@@ -163,10 +163,10 @@ def test_bad_plans(options, word):
         plan(**options)
 
 
-@pytest.mark.parametrize("place", [0, 2])
-def test_values_of_probability_zero_are_not_atoms(place, tmp_path):
+@pytest.mark.parametrize("index", [0, 2])
+def test_values_of_probability_zero_are_not_atoms(index, tmp_path):
     law = [0.5, 0.5]
-    padded = [*law[:place], 0.0, *law[place:]]
+    padded = [*law[:index], 0.0, *law[index:]]
     here, there = certify(probabilities=law, n=100), certify(probabilities=padded, n=100)
     assert there.to_dict() == here.to_dict()
     path = tmp_path / "law.csv"

@@ -12,7 +12,7 @@ from memberbound.learners.adapters import merge_adapter
 from memberbound.learners.language_models import load_language_model
 from memberbound.leaves import load_leaf
 from memberbound.release.randomness import InsecureSource
-from memberbound.release.saving import verified
+from memberbound.release.saving import check_certificate
 from memberbound.tables.texts import read_secret_documents
 from optional import Later
 
@@ -21,7 +21,7 @@ safetensors = Later("safetensors.torch")
 
 from memberbound.release.all_rows.text_training import (  # noqa: E402
     Noise,
-    sampled_sum,
+    sum_clipped_gradients,
     train_adapters,
 )
 
@@ -48,26 +48,26 @@ def folder(tmp_path_factory):
     """A folder with a tiny base model, and letters in three formats."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    place = tmp_path_factory.mktemp("text")
+    root = tmp_path_factory.mktemp("text")
     known = {word: index for index, word in enumerate(["<s>", "?", *WORDS])}
     tokenizer = Tokenizer(models.WordLevel(known, unk_token="?"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token="<s>", unk_token="?"
-    ).save_pretrained(place / "base")
+    ).save_pretrained(root / "base")
     torch.manual_seed(0)
     sizes = {"n_positions": 16, "n_embd": 8, "n_layer": 1, "n_head": 2}
     config = transformers.GPT2Config(vocab_size=len(known), bos_token_id=0, eos_token_id=0, **sizes)
-    transformers.GPT2LMHeadModel(config).save_pretrained(place / "base")
+    transformers.GPT2LMHeadModel(config).save_pretrained(root / "base")
     rng = np.random.default_rng(0)
     letters = [" ".join(rng.choice(WORDS, rng.integers(1, 12))) for _ in range(200)]
     rows = [{"text": text, "who": f"p{k % 90}"} for k, text in enumerate(letters)]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
-    (place / "letters.jsonl").write_text(lines)
+    (root / "letters.jsonl").write_text(lines)
     csv = "".join(f"{row['text']},{row['who']}\n" for row in rows)
-    (place / "letters.csv").write_text(f"text,who\n{csv}")
-    (place / "letters.txt").write_text("\n".join(letters))
-    return place
+    (root / "letters.csv").write_text(f"text,who\n{csv}")
+    (root / "letters.txt").write_text("\n".join(letters))
+    return root
 
 
 def protected(folder, **options):
@@ -91,7 +91,7 @@ def test_answer_and_folder_are_those_of_the_contract(folder, tmp_path):
     weights = "adapter_model.safetensors"
     certificate = f"{weights}.certificate.json"
     assert names == {"adapter_config.json", weights, certificate, "README.md"}
-    stated = verified(tmp_path / "safe" / weights)
+    stated = check_certificate(tmp_path / "safe" / weights)
     assert stated["certificate"]["upper"] == answer.certificate.value
     published = "".join((tmp_path / "safe" / n).read_text() for n in names - {weights})
     for loss in (answer.loss_base, answer.loss_released, answer.loss_usual):
@@ -234,7 +234,7 @@ def test_a_ledger_is_charged_once_however_often_the_run_is_stopped(folder, tmp_p
     (after,) = json.loads(book.read_text())["releases"]
     assert {**after, "state": "reserved", "out": None} == entry
     assert (after["state"], after["out"]) == ("released", str(tmp_path / "safe"))
-    stated = verified(tmp_path / "safe" / "adapter_model.safetensors")
+    stated = check_certificate(tmp_path / "safe" / "adapter_model.safetensors")
     assert stated["ledger"]["entry"] == after["id"]
     assert answer.sample_rate == 1.0
     assert after["mu"] == answer.mu
@@ -354,13 +354,15 @@ def guesses_about_canaries(folder, seed, noisy):
     canaries = leaf.draw_canaries(tokenizer, 60, InsecureSource(seed))
     letters = read_secret_documents(folder / "letters.jsonl", "text")
     documents = canaries.insert(replace(letters, texts=letters.texts[:20]))
-    records = leaf.coded_records(tokenizer, documents, 16)
+    records = leaf.tokenize_records(tokenizer, documents, 16)
     run = leaf.TextRun(model, leaf.TextTraining(1, 1.0, 1.0, 8, 16, 0.01), records, 0.1, seed=seed)
     scale = run.scale if noisy else 1e-9
-    with run.adapted.attached():
-        everything = leaf.coded_records(tokenizer, replace(documents, texts=canaries.texts), 16)
-        rows = [sampled_sum(run.adapted, everything, np.array([k]), 0.01) for k in range(60)]
-        known = sampled_sum(run.adapted, records, np.arange(20), 0.01)
+    with run.adapted.attach():
+        everything = leaf.tokenize_records(tokenizer, replace(documents, texts=canaries.texts), 16)
+        rows = [
+            sum_clipped_gradients(run.adapted, everything, np.array([k]), 0.01) for k in range(60)
+        ]
+        known = sum_clipped_gradients(run.adapted, records, np.arange(20), 0.01)
         noise = Noise(scale, seed=seed)
         last = train_adapters(run.adapted, records, run.training, noise)
     released = -last.weights * len(records) - known

@@ -11,7 +11,7 @@ from tests.oracle.training import PUBLIC, people
 
 import memberbound
 from memberbound.errors import InputError
-from memberbound.release.saving import certificate_path, verified
+from memberbound.release.saving import certificate_path, check_certificate
 from memberbound.report.answer_charts import marginals_chart
 from memberbound.verbs.synthesize import synthesize
 
@@ -95,7 +95,7 @@ def test_the_table_reads_back(tmp_path, ending):
         tmp_path / "people.csv", bounds=BOUNDS, eta=0.3, rows=500, out=out, insecure_seed=2
     )
     assert answer.columns == ("age", "city", "ill", "kg", "patient")
-    said = verified(out)
+    said = check_certificate(out)
     assert said["kind"] == "synthetic table"
     assert said["certificate"]["upper"] <= 0.3
     assert "fidelity" not in certificate_path(out).read_text()

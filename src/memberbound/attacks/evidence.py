@@ -25,7 +25,7 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.models import PrivateModel
 from memberbound.release.saving import answering, certificate_path, load
 from memberbound.tables.columns import Values
-from memberbound.tables.opening import opened_table
+from memberbound.tables.opening import use_table
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.records import column_names
 from memberbound.tables.spelling import number_label
@@ -263,7 +263,7 @@ def _rows_as_released(
 
     Convert a column to numbers only if that changes no label.
     """
-    with opened_table(source, encoding=encoding) as table:
+    with use_table(source, encoding=encoding) as table:
         frame, name = table.frame.copy(), table.name
     forms = {**model.encoder.forms, model.target.name: model.target.form}
     for column in frame.columns:

@@ -88,11 +88,11 @@ def as_attacks(chosen: Iterable[str | OwnAttack]) -> list[str | Attack]:
         while name in names:
             name += "-own"
         names.add(name)
-        listed.append(Attack(name, _scored(one, name)))
+        listed.append(Attack(name, _as_score(one, name)))
     return listed
 
 
-def _scored(function: OwnAttack, name: str) -> Callable[[Targets], FloatArray]:
+def _as_score(function: OwnAttack, name: str) -> Callable[[Targets], FloatArray]:
     def score(targets: Targets) -> FloatArray:
         evidence, known = targets.evidence, targets.known
         if evidence is None or known is None:

@@ -27,7 +27,7 @@ from memberbound.errors import InputError
 from memberbound.files import check_input
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.engine import identifier
-from memberbound.tables.opening import opened_table
+from memberbound.tables.opening import use_table
 from memberbound.tables.table import Table
 from memberbound.threads import one_thread
 
@@ -51,7 +51,7 @@ def read_documents(source: object, column: str, name: str) -> DataFrame:
         rows = _lines(Path(source), column, name)
         documents = pd.DataFrame(rows, columns=None if rows else [column], dtype=object)
     else:
-        with opened_table(source) as table:
+        with use_table(source) as table:
             documents = table.frame.reset_index(drop=True)
     if column not in documents:
         names = ", ".join(map(str, documents.columns))

@@ -213,8 +213,8 @@ class SlackCurve(TradeoffCurve):
         if not np.any(epsilon):
             return raised  # Nothing is before ε = 0: the advantage needs no search for the lowest.
         # A profile never rises: beyond the ε where the bound is lowest, that value still holds.
-        place, value = self._lowest[int(forward)]
-        return np.where(epsilon >= place, np.minimum(raised, value), raised)
+        threshold, value = self._lowest[int(forward)]
+        return np.where(epsilon >= threshold, np.minimum(raised, value), raised)
 
     def _tpr(self, fpr: FloatArray) -> FloatArray:
         if self.slack == 0.0:

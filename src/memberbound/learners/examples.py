@@ -14,7 +14,7 @@ from memberbound.learners.learner import Labels, Task
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.cells import MISSING
 from memberbound.tables.columns import NumberValues, Values
-from memberbound.tables.opening import opened_table
+from memberbound.tables.opening import use_table
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.recipe import labels_of
 from memberbound.tables.records import Records, read_records
@@ -127,7 +127,7 @@ def read_examples(
     unit: str | None = None,
 ) -> Examples:
     """Read a table and encode it for learners (:func:`examples_of`); an open table is cached."""
-    with opened_table(source, database_table, encoding=encoding) as table:
+    with use_table(source, database_table, encoding=encoding) as table:
         names = columns if columns is None or isinstance(columns, str) else tuple(columns)
         key = ("examples", target, names, repr(roles), task, unit)
         if key not in table.made:
@@ -317,7 +317,7 @@ def encode_rows(
     elif named is not None or isinstance(source, pd.DataFrame):
         frame, name = (source if named is None else pd.DataFrame(named)), "the table"
     else:
-        with opened_table(source, database_table, encoding=encoding) as table:
+        with use_table(source, database_table, encoding=encoding) as table:
             frame, name = table.frame, table.name
     names = [str(c) for c in frame.columns]
     notes = list(_check_columns(columns, names, len(frame), name, ignore))

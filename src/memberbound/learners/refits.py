@@ -352,7 +352,7 @@ class FitStore(Generic[R]):
                         name: array if array.ndim else array.item()
                         for name, array in stored.items()
                     }
-                if fields.pop("place") == index:  # otherwise a copy of another file
+                if fields.pop("index") == index:  # otherwise a copy of another file
                     fits[index] = self.kind(**fields)
             except Exception:  # a damaged archive may raise anything
                 pass
@@ -365,7 +365,7 @@ class FitStore(Generic[R]):
 
         def write(draft: Path) -> None:
             with draft.open("wb") as file:
-                np.savez(file, place=index, **vars(fit))
+                np.savez(file, index=index, **vars(fit))
 
         if isinstance(fit, self.kind):
             write_atomically(self.path(index), write, force=True, private=True)

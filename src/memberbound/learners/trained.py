@@ -23,7 +23,7 @@ from memberbound.files import codec_named
 from memberbound.learners.learner import Labels
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.csv_files import WINDOWS_BYTES, detect_codec, is_csv, separator_of
-from memberbound.tables.opening import opened_table
+from memberbound.tables.opening import use_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -342,5 +342,5 @@ def rows_as_trained(source: object, encoding: str | None = None) -> tuple[DataFr
             except (ValueError, OSError) as problem:
                 first = str(problem).splitlines()[0]
                 raise InputError(f"{path} must be a readable table, got {first}.") from None
-    with opened_table(source, encoding=encoding) as table:
+    with use_table(source, encoding=encoding) as table:
         return table.frame, table.name

@@ -203,9 +203,9 @@ def betting_lower(samples: ArrayLike, log_error: float) -> FloatArray:
         table, counts = values[:, None], repeats.astype(np.float64)
     top = (counts @ table) / counts.sum()
 
-    def excess(place: FloatArray, column: NDArray[np.intp]) -> FloatArray:
+    def excess(index: FloatArray, column: NDArray[np.intp]) -> FloatArray:
         """Return √ln K - √ln(1/β), nearly linear, at these multiples of the columns' means."""
-        means = top[column] * (place * _STEP)
+        means = top[column] * (index * _STEP)
         part = table if column.size == table.shape[1] else np.take(table, column, axis=1)
         capital = _log_capital(part, counts, means, stakes)
         # In this form it has the sign of ln K - ln(1/β) despite rounding.
@@ -218,10 +218,10 @@ def betting_lower(samples: ArrayLike, log_error: float) -> FloatArray:
 def _last_refuted(
     excess: Callable[[FloatArray, NDArray[np.intp]], FloatArray], live: NDArray[np.bool_]
 ) -> FloatArray:
-    """Return the last of the places 0, 1, …, 1/_STEP - 1 at which ``excess`` ≥ 0 was seen, or 0.
+    """Return the last of the indices 0, 1, …, 1/_STEP - 1 at which ``excess`` ≥ 0 was seen, or 0.
 
-    It falls from place to place.  Regula falsi with a halved end (Illinois) needs about ten places
-    where bisection needs forty, and bisection is what follows where it does not halve the interval.
+    ``excess`` decreases in the index.  Regula falsi with a halved end (Illinois) needs about ten
+    evaluations, bisection forty; bisection takes over when the interval is not halved.
     """
     low, high = np.zeros(len(live)), np.where(live, 1 / _STEP, 0.0)
     below, above = np.full(len(live), np.inf), np.full(len(live), -np.inf)
@@ -234,17 +234,17 @@ def _last_refuted(
         with np.errstate(invalid="ignore"):
             share = rise / (rise + fall)
         straight = np.isfinite(share) & (slow[column] < 2)
-        place = np.floor(start + width * np.where(straight, share, 0.5))
-        place = np.clip(place, start + 1, start + width - 1)
-        value = excess(place, column)
+        index = np.floor(start + width * np.where(straight, share, 0.5))
+        index = np.clip(index, start + 1, start + width - 1)
+        value = excess(index, column)
         refuted = value >= 0
         # Shrink the value at an end that stays, so that it moves as well (Illinois).
         stays = side[column] == np.where(refuted, 1, -1)
         above[column] = np.where(refuted, np.where(stays, -fall / 2, -fall), value)
         below[column] = np.where(refuted, value, np.where(stays, rise / 2, rise))
         side[column] = np.where(refuted, 1, -1)
-        low[column] = np.where(refuted, place, start)
-        high[column] = np.where(refuted, start + width, place)
+        low[column] = np.where(refuted, index, start)
+        high[column] = np.where(refuted, start + width, index)
         halved = high[column] - low[column] <= width / 2
         slow[column] = np.where(halved, 0, slow[column] + 1)
     return low

@@ -74,22 +74,22 @@ def last_true(
 def _around(holds: Callable[[float], bool], good: int, bad: int, near: float) -> tuple[int, int]:
     """Return positions of two doubles around the switch, verified or given ends."""
     towards = 1 if bad > good else -1
-    place = _rank(near) if math.isfinite(near) else good
-    if not min(good, bad) < place < max(good, bad):
+    rank = _rank(near) if math.isfinite(near) else good
+    if not min(good, bad) < rank < max(good, bad):
         return good, bad
     # Growing steps: a guess that is a few roundings off costs a few evaluations.
     step = 16
-    if holds(_double(place)):
-        while (ahead := place + towards * step) * towards < bad * towards:
+    if holds(_double(rank)):
+        while (ahead := rank + towards * step) * towards < bad * towards:
             if not holds(_double(ahead)):
-                return place, ahead
-            place, step = ahead, 16 * step
-        return place, bad
-    while (back := place - towards * step) * towards > good * towards:
+                return rank, ahead
+            rank, step = ahead, 16 * step
+        return rank, bad
+    while (back := rank - towards * step) * towards > good * towards:
         if holds(_double(back)):
-            return back, place
-        place, step = back, 16 * step
-    return good, place
+            return back, rank
+        rank, step = back, 16 * step
+    return good, rank
 
 
 def guessed_zero(

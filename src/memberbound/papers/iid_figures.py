@@ -387,10 +387,10 @@ class Digits:
             ) from None
         if x.shape[1:] != x0.shape[1:]:
             raise InputError("images of MNIST must have one size, got two.")
-        return cls(*_checked("train", x, y), *_checked("test", x0, y0))
+        return cls(*_check_images("train", x, y), *_check_images("test", x0, y0))
 
 
-def _checked(part: str, images: NDArray[Any], labels: NDArray[Any]) -> tuple[Single, Whole]:
+def _check_images(part: str, images: NDArray[Any], labels: NDArray[Any]) -> tuple[Single, Whole]:
     """Return images as rows in [0, 1], and labels as whole numbers from 0 to 9."""
     if images.dtype != np.uint8 or images.ndim != 3 or len(images) == 0:
         raise InputError(
@@ -467,7 +467,7 @@ def leaks(counts: Whole, n: int, reading: str) -> dict[str, float]:
     }
 
 
-def measured(digits: Digits, setting: Setting, rng: np.random.Generator) -> Measured:
+def measure_setting(digits: Digits, setting: Setting, rng: np.random.Generator) -> Measured:
     """Return the quantities of every cell, all n of one clustering after another's.
 
     One draw of clusterings and training sets.
@@ -483,7 +483,7 @@ def measured(digits: Digits, setting: Setting, rng: np.random.Generator) -> Meas
             images, test = digits.train, digits.test
         else:
             own = order[(index - 1) * setting.set_aside : index * setting.set_aside]
-            centres, cells, test_cells = clustered(digits, clusters, own, rng)
+            centres, cells, test_cells = cluster_images(digits, clusters, own, rng)
             images, test = centres[cells], centres[test_cells]
         pairs = cells * CLASSES + digits.train_labels
         for n, rows in sets.items():
@@ -499,7 +499,7 @@ def measured(digits: Digits, setting: Setting, rng: np.random.Generator) -> Meas
     return table
 
 
-def clustered(
+def cluster_images(
     digits: Digits, clusters: int, own: Whole, rng: np.random.Generator
 ) -> tuple[Single, Whole, Whole]:
     """Return centres of the clusters of some images, and the cluster of every image."""
@@ -524,7 +524,7 @@ def best_accuracy(cells: Whole, labels: Whole) -> float:
     return float(table.max(axis=1).sum() / len(labels))
 
 
-def tabulated(
+def tabulate(
     digits: Digits, setting: Setting, trials: int, seed: int, progress: Progress | None = None
 ) -> Findings:
     """Fill the table."""
@@ -533,7 +533,7 @@ def tabulated(
         raise InputError(f"the training images must be at least {needed}, got {len(digits.train)}.")
 
     def measure(trial: int) -> Measured:
-        return measured(digits, setting, np.random.default_rng((seed, 25, 3, trial)))
+        return measure_setting(digits, setting, np.random.default_rng((seed, 25, 3, trial)))
 
     columns, sizes = tuple(map(float, setting.columns)), setting.sizes
     cells = swept("cell", range(len(columns) * len(sizes)), trials, measure, progress).quantities
@@ -555,7 +555,7 @@ def table_1(folder: Path | None) -> Run:
 
     def run(trials: int, seed: int, progress: Progress | None, *, n: int | None = None) -> Findings:
         setting = Setting() if n is None else Setting(sizes=(n,))
-        return tabulated(digits, setting, trials, seed, progress)
+        return tabulate(digits, setting, trials, seed, progress)
 
     return run
 

@@ -500,14 +500,14 @@ def match_sets(
         raise InputError(f"size must be at least half of {population}, got {size!r}.")
     others = [x for x in range(population) if x != record]
     without = [frozenset(s) for s in combinations(others, size)]
-    place = {frozenset({record, *s}): i for i, s in enumerate(combinations(others, size - 1))}
+    index = {frozenset({record, *s}): i for i, s in enumerate(combinations(others, size - 1))}
     edges = [
-        (row, place[chosen - {leaving} | {record}])
+        (row, index[chosen - {leaving} | {record}])
         for row, chosen in enumerate(without)
         for leaving in chosen
     ]
     rows, columns = zip(*edges, strict=True) if edges else ((), ())
-    graph = csr_matrix((np.ones(len(edges)), (rows, columns)), shape=(len(without), len(place)))
+    graph = csr_matrix((np.ones(len(edges)), (rows, columns)), shape=(len(without), len(index)))
     found = maximum_bipartite_matching(graph, perm_type="column")
-    names = list(place)
+    names = list(index)
     return {without[row]: names[column] for row, column in enumerate(found.tolist())}

@@ -135,7 +135,7 @@ class Trials:
         if self.progress is not None:
             self.progress(*step)
 
-    def measured(self, trial: int, measure: Callable[[int], Measured]) -> Measured:
+    def load_or_measure(self, trial: int, measure: Callable[[int], Measured]) -> Measured:
         """Return a trial, from the file or measured now."""
         if trial < len(self.finished):
             return self.finished[trial]
@@ -164,7 +164,7 @@ def swept(
     keep = progress if isinstance(progress, Trials) else Trials(progress)
     measured = []
     for trial in range(trials):
-        measured.append(keep.measured(trial, measure))
+        measured.append(keep.load_or_measure(trial, measure))
         keep(trial + 1, trials)
     quantities = {
         name: np.array([[at[index][name] for at in measured] for index in range(len(values))])
@@ -176,24 +176,24 @@ def swept(
 # ── Checks ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _checked(claim: str, paper: float | None, average: Average, holds: bool) -> Check:
+def _check_claim(claim: str, paper: float | None, average: Average, holds: bool) -> Check:
     return Check(claim, paper, average.mean, average.standard_error, bool(holds))
 
 
 def near(claim: str, paper: float, average: Average, *, share: float) -> Check:
     """Check that the average is within a share of the paper's number."""
     holds = abs(average.mean - paper) <= share * abs(paper)
-    return _checked(f"{claim} (within {share:.0%})", paper, average, holds)
+    return _check_claim(f"{claim} (within {share:.0%})", paper, average, holds)
 
 
 def below(claim: str, paper: float | None, average: Average, *, limit: float) -> Check:
     """Check that the average is below the limit stated in the claim."""
-    return _checked(f"{claim} (mean below {limit:g})", paper, average, average.mean < limit)
+    return _check_claim(f"{claim} (mean below {limit:g})", paper, average, average.mean < limit)
 
 
 def above(claim: str, paper: float | None, average: Average, *, limit: float) -> Check:
     """Check that the average is above the limit stated in the claim."""
-    return _checked(f"{claim} (mean above {limit:g})", paper, average, average.mean > limit)
+    return _check_claim(f"{claim} (mean above {limit:g})", paper, average, average.mean > limit)
 
 
 def trend(
@@ -202,7 +202,7 @@ def trend(
     """Check that a quantity rises (or falls) along the sweep, or along some of its values.
 
     Steps are compared trial by trial: a step may go the wrong way by two standard errors, and
-    the whole way must go the right way by more than that.  ``measured`` is end over start.
+    the whole way must go the right way by more than that.  ``load_or_measure`` is end over start.
     """
     sign = 1.0 if rising else -1.0
     rows = [sweep.trials_at(quantity, v) for v in (sweep.values if values is None else values)]
@@ -344,7 +344,7 @@ class Experiment:
         module, name = self.code.split(".")
         return getattr(import_module(f"{__package__}.{module}"), name)
 
-    def prepared(self, folder: Path | None) -> Run:
+    def prepare(self, folder: Path | None) -> Run:
         """Return what runs the experiment, with its data set read."""
         run: Run = self.function(folder) if self.needs_data else self.function
         return run
@@ -376,7 +376,7 @@ def settings_of(run: Run) -> dict[str, float | None]:
     return {p.name: p.default for p in taken if p.kind is p.KEYWORD_ONLY}
 
 
-def chosen_settings(
+def select_settings(
     run: Run, id: str, n: int | None, settings: Sequence[str] | Mapping[str, float] | None
 ) -> dict[str, float]:
     """Return the settings that differ from the paper's, checked."""

@@ -81,7 +81,7 @@ def ratios(title: str, xlabel: str, *others: Curve, **marks: Any) -> Picture:
     return Picture(title, xlabel, "ratio of privacy parameters", panels, **marks)
 
 
-def drawn_records(
+def draw_records(
     rng: np.random.Generator,
     game: SubsetGame,
     centre: FloatArray,
@@ -119,7 +119,7 @@ def choice(
     rng = np.random.default_rng(key)
     directions = rng.standard_normal((candidates, dimension))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    rows = drawn_records(rng, game, directions[0], sigma=sigma, clip=clip, outliers=outliers)
+    rows = draw_records(rng, game, directions[0], sigma=sigma, clip=clip, outliers=outliers)
     mechanism = ExponentialMechanism.calibrated_to_population(
         l2_losses(rows, directions),
         size=game.size,
@@ -301,7 +301,7 @@ def people(
     Distances are in bins, rounded up: ε̃ is about 0.2 % above that of exact distances.
     """
     rng, centre, game = np.random.default_rng(key), np.zeros(dimension), SubsetGame(2 * n, n)
-    rows = drawn_records(rng, game, centre, sigma=sigma, clip=clip, outliers=outliers)
+    rows = draw_records(rng, game, centre, sigma=sigma, clip=clip, outliers=outliers)
     return NeighbourProfile(BinnedDistances.of(rows)), CrowdTable.of(rows, game)
 
 
@@ -328,7 +328,7 @@ def _noise(epsilon: float, delta: float, sensitivity: float) -> float:
     return noise_from_dp(epsilon, delta, sensitivity)
 
 
-def measured(
+def measure_mechanism(
     population: tuple[NeighbourProfile, CrowdTable],
     epsilon: float,
     clip: float,
@@ -384,7 +384,7 @@ def figure_4(
     def measure(trial: int) -> Measured:
         drawn = people([seed, 4, trial], d, clip=clip, n=n, sigma=sigma)
         return [
-            measured(drawn, e, clip, delta) | _as_printed(drawn[0], e, clip, delta)
+            measure_mechanism(drawn, e, clip, delta) | _as_printed(drawn[0], e, clip, delta)
             for e in _EPSILONS
         ]
 
@@ -433,7 +433,10 @@ def figure_5(
     def measure(trial: int) -> Measured:
         key = [seed, 5, trial]
         drawn = {clip: people(key, d, clip=clip, **drawing) for clip in _CLIPS}
-        return [measured(population, epsilon, clip, delta) for clip, population in drawn.items()]
+        return [
+            measure_mechanism(population, epsilon, clip, delta)
+            for clip, population in drawn.items()
+        ]
 
     sweep = swept("clip", _CLIPS, trials, measure, progress)
     gap = Average.of(epsilon / sweep.trials_at("epsilon_population", 100.0))
@@ -474,7 +477,7 @@ def figure_6(
 
     def measure(trial: int) -> Measured:
         drawn = [people([seed, 6, trial, d], d, **drawing) for d in _DIMENSIONS]
-        return [measured(population, epsilon, clip, delta) for population in drawn]
+        return [measure_mechanism(population, epsilon, clip, delta) for population in drawn]
 
     sweep = swept("dimension", _DIMENSIONS, trials, measure, progress)
     checks = (

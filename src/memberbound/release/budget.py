@@ -33,11 +33,11 @@ from memberbound.quantities import Certificate
 from memberbound.release.derivation import (
     Derivation,
     GroupBound,
-    LedgerPlace,
+    LedgerPosition,
     Measurement,
     SlackPart,
+    describe_public,
     group_bounds,
-    named_public,
     statement,
 )
 from memberbound.release.noise import (
@@ -272,7 +272,7 @@ class Budget:
     slacks: tuple[SlackPart, ...] = field(default=(), kw_only=True)
     bounds: tuple[str, ...] = field(default=(), kw_only=True)
     #: Its entry in a ledger, once it is entered.
-    ledger: LedgerPlace | None = field(default=None, kw_only=True)
+    ledger: LedgerPosition | None = field(default=None, kw_only=True)
     _groups: tuple[GroupBound, ...] | None = field(
         default=None, kw_only=True, repr=False, compare=False
     )
@@ -354,7 +354,7 @@ class Budget:
             unit=fields["unit"],
             slacks=slacks,
             bounds=tuple(fields["bounds"]),
-            ledger=None if entered is None else LedgerPlace(**entered),
+            ledger=None if entered is None else LedgerPosition(**entered),
             **more,
         )
 
@@ -366,7 +366,7 @@ class Budget:
             adjacency="replace-one",
             unit=self.unit,
             records=records,
-            public=named_public(self.unit, self.bounds),
+            public=describe_public(self.unit, self.bounds),
             mu=self.normal_mu,
             slack=self.slack,
             slacks=self.slacks,

@@ -103,7 +103,7 @@ class Derivation:
 
 
 @dataclass(frozen=True)
-class LedgerPlace:
+class LedgerPosition:
     """Where a release stands in a ledger: its entry, the number of entries before it, its link."""
 
     entry: str
@@ -183,7 +183,7 @@ def public_numbers(unit: str | None) -> tuple[str, ...]:
     return "number of rows", "number of documents"
 
 
-def named_public(unit: str | None, bounds: Sequence[str]) -> tuple[str, ...]:
+def describe_public(unit: str | None, bounds: Sequence[str]) -> tuple[str, ...]:
     """Return in words what a release of all rows takes to be public."""
     number = public_numbers(unit)[0]
     listed = [f"bounds of {name!r}" for name in bounds]

@@ -36,7 +36,7 @@ from memberbound.files import (
 )
 from memberbound.numerics.rounding import double_above, root_up
 from memberbound.release.budget import Budget
-from memberbound.release.derivation import LedgerPlace, json_digest
+from memberbound.release.derivation import LedgerPosition, json_digest
 from memberbound.release.noise import check_eta_range
 
 _FORMAT = "memberbound-ledger/1"
@@ -185,16 +185,16 @@ class Ledger:
         """Return the trade-off curve of all releases that this ledger allows."""
         return SlackCurve(GaussianCurve(self.limit_mu), self.limit_slack)
 
-    def _place_of(self, draft: LedgerEntry) -> LedgerPlace | None:
-        """Return the place of a stopped run's reservation, None if it has none yet."""
-        for place, entry in enumerate(self.releases):
+    def _position_of(self, draft: LedgerEntry) -> LedgerPosition | None:
+        """Return the position of a stopped run's reservation, None if it has none yet."""
+        for index, entry in enumerate(self.releases):
             if entry.id == draft.id:
                 if replace(draft, time=entry.time, previous=entry.previous) != entry:
                     raise InputError(
                         "ledger must hold the reservation of the stopped run, got another entry "
                         f"under its name in {self.path.name!r}."
                     )
-                return LedgerPlace(entry.id, place, entry.link)
+                return LedgerPosition(entry.id, index, entry.link)
         return None
 
     def _fits(self, releases: tuple[LedgerEntry, ...]) -> bool:
@@ -349,11 +349,11 @@ def ledger_entry(
 
         def add(book: Ledger) -> tuple[LedgerEntry, ...]:
             _refuse_other_unit(book, draft.unit)
-            budget.ledger = book._place_of(draft)
+            budget.ledger = book._position_of(draft)
             if budget.ledger is not None:
                 return book.releases
             entry = replace(draft, previous=book._next_link())
-            budget.ledger = LedgerPlace(entry.id, len(book.releases), entry.link)
+            budget.ledger = LedgerPosition(entry.id, len(book.releases), entry.link)
             releases = (*book.releases, entry)
             if not book._fits(releases):
                 raise InputError(

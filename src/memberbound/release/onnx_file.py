@@ -115,7 +115,7 @@ def onnx_bytes(model: PrivateModel) -> bytes:
     return packed
 
 
-def stored_text(packed: bytes) -> str:
+def read_model_text(packed: bytes) -> str:
     """Return the model description stored in an ONNX file, or '' if there is none."""
     made = _package("onnx").load_model_from_string(packed)
     return next((str(p.value) for p in made.metadata_props if p.key == _ABOUT), "")

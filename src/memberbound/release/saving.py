@@ -66,7 +66,7 @@ def save(released: object, path: str | Path, *, force: bool = False) -> Path:
     existed = beside.exists()
     old = None
     with contextlib.suppress(InputError):
-        old = verified(target)
+        old = check_certificate(target)
 
     def write(draft: Path) -> None:
         fill(draft)
@@ -80,7 +80,7 @@ def save(released: object, path: str | Path, *, force: bool = False) -> Path:
         if old is not None:
             # A leftover entry of the old file is harmless, so ignore failures to remove it.
             with contextlib.suppress(MemberboundError, OSError):
-                write_text(json_page(verified(target)), beside, force=True)
+                write_text(json_page(check_certificate(target)), beside, force=True)
         elif not (existed or target.exists()):
             beside.unlink(missing_ok=True)
     return beside
@@ -94,7 +94,7 @@ def _storable(released: object) -> StorableRelease | None:
     return None
 
 
-def verified(path: str | Path) -> dict[str, object]:
+def check_certificate(path: str | Path) -> dict[str, object]:
     """Check that a file's certificate belongs to it, and return the certificate.
 
     Edge cases: a missing, unreadable or foreign certificate is rejected.
@@ -147,7 +147,7 @@ def load(
     A model takes raw rows: ``load("model.skops").predict(table)``.  ``factory`` creates the module
     of a network, as for ``protect``.
     """
-    certificate = verified(path)
+    certificate = check_certificate(path)
     target = Path(path)
     loader = _LOADERS.get(str(certificate.get("kind")))
     try:

@@ -83,9 +83,9 @@ def violation(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any] | N
     if isinstance(value, dict):
         return _violation_of_object(value, schema, root)
     if isinstance(value, list):
-        for place, item in enumerate(value):
+        for index, item in enumerate(value):
             if problem := violation(item, schema.get("items", {}), root):
-                return _at(str(place + 1), problem)
+                return _at(str(index + 1), problem)
     return ""
 
 

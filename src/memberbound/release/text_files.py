@@ -199,7 +199,7 @@ def open_run(out: Path | None, settings: Mapping[str, object], *, resume: bool) 
 # ── Canaries: for the owner only ──────────────────────────────────────────────────────────────────
 
 
-def stored_canaries(out: Path | None, *, resume: bool) -> Canaries | None:
+def load_canaries(out: Path | None, *, resume: bool) -> Canaries | None:
     """Return the canaries of a stopped run."""
     if not resume or out is None:
         return None

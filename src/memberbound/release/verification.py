@@ -373,7 +373,7 @@ class _Work:
         for group in listed:
             size = group["records"]
             if curve is None:
-                added, exact = self._chained(size, names), self._distance(size)
+                added, exact = self._check_chain(size, names), self._distance(size)
             else:
                 chained = SlackCurve(curve, float(names)).group(size)
                 added, exact = decimal(chained.slack), decimal(chained.base.advantage)
@@ -383,7 +383,7 @@ class _Work:
             _at_least(f"accuracy on {size} records", group["accuracy_upper"], (1 + least) / 2)
         return "2, 5 and 10 records together"
 
-    def _chained(self, size: int, names: Decimal) -> Decimal:
+    def _check_chain(self, size: int, names: Decimal) -> Decimal:
         added = names
         mu = decimal(self.record["mu"])
         for _ in range(size - 1 if names else 0):
@@ -453,13 +453,13 @@ def check_ledger(content: Mapping[str, Any], certificate: Mapping[str, Any]) -> 
         return f"all releases together keep η ≤ {stated['eta']:.6g}"
 
     def inclusion() -> str:
-        place = certificate.get("ledger")
-        _require(isinstance(place, dict), "the certificate names no entry of a ledger")
-        assert isinstance(place, dict)
-        at, record = place["position"], certificate["derivation"]
+        stored = certificate.get("ledger")
+        _require(isinstance(stored, dict), "the certificate names no entry of a ledger")
+        assert isinstance(stored, dict)
+        at, record = stored["position"], certificate["derivation"]
         _require(at < len(entries), f"it has no entry {at + 1}")
         entry = read_entry(entries[at])
-        same = (entry.id, entry.link) == (place["entry"], place["link"])
+        same = (entry.id, entry.link) == (stored["entry"], stored["link"])
         _require(same, f"entry {at + 1} is not the one of this release, or was changed")
         spent = (entry.mu, entry.slack, entry.unit)
         stated = (record["mu"], record["slack"], record["unit"])

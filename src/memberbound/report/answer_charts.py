@@ -446,14 +446,14 @@ def marginals_chart(answer: Synthesis) -> Chart:
         legend = [(patch_key(**look), t) for look, t in zip(looks.values(), texts, strict=True)]
         figure, panels = make_axes(width, 74, legend, rows=len(shown))
         for axes, (name, column) in zip(panels, shown, strict=True):
-            places = np.arange(len(column.blocks))
+            indices = np.arange(len(column.blocks))
             both = (column.real_estimate, column.synthetic_estimate)
             for (kind, look), shares, shift in zip(looks.items(), both, (-0.2, 0.2), strict=True):
-                bars = axes.bar(places + shift, shares, 0.38, **look)
+                bars = axes.bar(indices + shift, shares, 0.38, **look)
                 for bar, block, share in zip(bars, column.blocks, shares, strict=True):
                     words = f"{name}, {block}: {kind} {percent(share, 'estimate')}"
                     tag_mark(bar, "bar", words)
-            axes.set(xlim=(-0.6, len(places) - 0.4), ylim=(0, None), xticks=[], yticks=[])
+            axes.set(xlim=(-0.6, len(indices) - 0.4), ylim=(0, None), xticks=[], yticks=[])
             label_axes(axes, "", cut_text(name, width - 70, SMALL))
         return figure
 

@@ -51,7 +51,7 @@ from memberbound.report.model import (
     Report,
     RocCurve,
     SandwichRow,
-    allowed_over,
+    allowed_success,
     blind_guess,
     score_mark,
 )
@@ -108,7 +108,7 @@ def sandwich_chart(report: Report, record: str) -> Chart | None:
     if not rows:
         return None
     blind, eta = max(row.blind for row in rows), report.question.eta
-    limit = allowed_over(blind, eta)
+    limit = allowed_success(blind, eta)
     alt = f"Attack success on the {RECORDS[record]}, from 50 to 100 percent; allowed are {limit}."
     lines = [(blind, f"blind guessing {blind_guess(blind)}"), (blind + eta, f"allowed {limit}")]
     return sandwich_of((f"sandwich-{record}", f"The {RECORDS[record]}", alt), rows, lines)
@@ -129,16 +129,16 @@ def sandwich_of(
         axes.spines["left"].set_visible(False)
         set_percent_ticks(axes.xaxis, 10 * int(10 * low + 1e-9), 100, 10)
         label_axes(axes, "attack success")
-        for place, row in enumerate(rows):
-            _draw_row(axes, row, -place - 0.44)
-            write_text(axes, low, -place - 0.17, cut_text(row.label, room), fontsize=TEXT)
+        for index, row in enumerate(rows):
+            _draw_row(axes, row, -index - 0.44)
+            write_text(axes, low, -index - 0.17, cut_text(row.label, room), fontsize=TEXT)
             numbers = f"{_shown_numbers(row)}  ·  {ATTACKERS[row.game]}"
             for line, text in enumerate(wrap_text(numbers, room, SMALL, lines=2)):
-                write_text(axes, low, -place - 0.71 - 0.18 * line, text)
+                write_text(axes, low, -index - 0.71 - 0.18 * line, text)
         # One name above the other: two lines may be close.
-        for place, (x, text) in enumerate(lines):
-            up = 1 + (9 + 18 * (len(lines) - 1 - place)) / height
-            draw_vertical(axes, x, *(("quiet", DOTTED), ("ink", DASHED))[place], up=up)
+        for index, (x, text) in enumerate(lines):
+            up = 1 + (9 + 18 * (len(lines) - 1 - index)) / height
+            draw_vertical(axes, x, *(("quiet", DOTTED), ("ink", DASHED))[index], up=up)
             name_line(axes, x, text, up, left=x > low + 0.6 * (1 - low))
         return figure
 
@@ -245,13 +245,13 @@ def remedies_chart(report: Report) -> Chart | None:
         axes.locator_params(axis="x", nbins=4)
         draw_vertical(axes, 0.0, "ink", DASHED)
         label_axes(axes, cut_text(f"change of the model's {name}, estimate", width - 20, SMALL))
-        for place, (remedy, change) in enumerate(zip(priced, changes, strict=True)):
-            (bar,) = axes.barh(-place - 0.18, change, 0.4, **looks[remedy.enough])
+        for index, (remedy, change) in enumerate(zip(priced, changes, strict=True)):
+            (bar,) = axes.barh(-index - 0.18, change, 0.4, **looks[remedy.enough])
             tag_mark(bar, "bar", f"{remedy.label}: {remedy.change}")
             star, weight = ("★ ", "bold") if remedy.recommended else ("", "normal")
             label = cut_text(star + remedy.label, width - 110)
-            write_text(axes, left, 0.27 - place, label, fontsize=TEXT, fontweight=weight)
-            write_text(axes, right, 0.27 - place, str(remedy.change), ha="right")
+            write_text(axes, left, 0.27 - index, label, fontsize=TEXT, fontweight=weight)
+            write_text(axes, right, 0.27 - index, str(remedy.change), ha="right")
         return figure
 
     parts = [
@@ -402,7 +402,7 @@ def exposure_chart(report: Report) -> Chart | None:
         return None
     records = report.audit.records
     blind, eta = records.blind_accuracy, report.question.eta
-    allowed, limit = blind + eta, allowed_over(blind, eta)
+    allowed, limit = blind + eta, allowed_success(blind, eta)
     edges, counts = np.array(exposure.edges), exposure.counts
     expected = _by_chance(exposure, records)
 
@@ -421,8 +421,8 @@ def exposure_chart(report: Report) -> Chart | None:
             tag_mark(bar, "bar", f"{_between(low, high)}: {count} records")
             # The few on the right are what matters, and bars of one record are hard to see.
             if count and low >= allowed - 1e-9:
-                place = {"ha": "center", "va": "bottom", "fontsize": 11}
-                write_text(axes, (low + high) / 2, count, str(count), **place)
+                alignment = {"ha": "center", "va": "bottom", "fontsize": 11}
+                write_text(axes, (low + high) / 2, count, str(count), **alignment)
         tag_mark(axes.stairs(expected, edges, baseline=None, **chance), "chance")
         shown = np.flatnonzero(counts)
         axes.set(

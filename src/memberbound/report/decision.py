@@ -8,7 +8,7 @@ from typing import Any
 from memberbound.quantities import allowed, confident, of_hundred, percent, points
 from memberbound.report import template_text, words
 from memberbound.report.markdown import fill_markdown
-from memberbound.report.page import filled_page
+from memberbound.report.page import fill_page
 from memberbound.report.publication import Case, Publication, ReleasedFile, kind_in_words
 
 _OF_ONE = "It says nothing about one given person: an unusual one may be much easier to find."
@@ -23,7 +23,7 @@ def what_it_is(case: Case, file: ReleasedFile) -> str:
     return f"{kind} “{case.studied.data.target}”" if predicts else kind
 
 
-def promised(case: Case) -> tuple[str, ...]:
+def describe_promise(case: Case) -> tuple[str, ...]:
     """Return the promise in one sentence, then the attacker it holds against."""
     promise = case.promise
     if promise is None:
@@ -97,7 +97,7 @@ def limit(case: Case) -> str:
         f"At most {allowed(blind, eta)} of guesses may be right: {points(eta)} above a pure guess."
     )
     report = case.report
-    default = report is not None and report.defaulted("eta") and eta == report.question.eta
+    default = report is not None and report.is_default("eta") and eta == report.question.eta
     if default and case.about.limit_chosen_by is None:
         text += " This is the default of the software. Nobody has chosen it for these people yet."
     return text
@@ -112,7 +112,7 @@ def measure(case: Case) -> str:
     return "Nothing." if remedy is None else f"As the study recommends: {remedy.label.lower()}."
 
 
-def exposed(case: Case) -> str | None:
+def proved_success(case: Case) -> str | None:
     """Return the attack success proved against the unprotected model, if any."""
     if case.report is None:
         return None
@@ -159,9 +159,9 @@ def _plain_words(case: Case) -> dict[str, Any]:
     return {
         "case": case,
         "what": None if case.file is None else what_it_is(case, case.file),
-        "promised": promised(case),
+        "promised": describe_promise(case),
         "costs": costs(case),
-        "exposed": exposed(case),
+        "exposed": proved_success(case),
         "limit": limit(case),
         "measure": measure(case),
         "must_be_true": must_be_true(case),
@@ -177,7 +177,7 @@ def render_decision(case: Case, size: float = SIZES[0]) -> str:
     """Render the two pages to sign about a released file."""
     promise, remedy = case.promise, case.remedy
     style = template_text("decision.css").replace("PAPER", case.about.paper)
-    return filled_page(
+    return fill_page(
         "decision.html.j2",
         style.replace("SIZE", f"{size}pt"),
         right=None if promise is None else of_hundred(promise.accuracy_upper, "upper"),

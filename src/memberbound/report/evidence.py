@@ -20,7 +20,7 @@ from memberbound.errors import InputError
 from memberbound.games import ATTACKERS
 from memberbound.quantities import confident, marked, percent
 from memberbound.release.derivation import PREDICATE_TYPE
-from memberbound.report.decision import costs, measure, promised
+from memberbound.report.decision import costs, describe_promise, measure
 from memberbound.report.markdown import clean, fill_markdown
 from memberbound.report.page import environment
 from memberbound.report.publication import (
@@ -289,7 +289,7 @@ def sacro_record(case: Case) -> str:
         )
     outcome: dict[str, object] = {}
     if case.file is not None:
-        failed, comments, name = not case.file.secure, list(promised(case)), case.file.name
+        failed, comments, name = not case.file.secure, list(describe_promise(case)), case.file.name
         facts: dict[str, object] = {"kind": case.file.kind, "sha256": case.file.sha256}
         if case.release is not None:
             stated = ("accuracy_upper", "confidence", "protects", "parameters")

@@ -311,7 +311,7 @@ def blind_guess(value: float) -> Mark:
     return Mark("given", percent(value, "upper"))
 
 
-def allowed_over(blind: float, eta: float) -> Mark:
+def allowed_success(blind: float, eta: float) -> Mark:
     """Return the success rate that a study allows above blind guessing."""
     return Mark("given", allowed(blind, eta))
 
@@ -529,7 +529,7 @@ class Report:
     def _view(self, step: StepId, kind: type[V]) -> V | None:
         """Return a step's answer as a typed view, None if the step gave no answer."""
         result = next((each.result for each in self.steps if each.id == step), None)
-        return None if result is None else typed_as(kind, result, step)
+        return None if result is None else parse_as(kind, result, step)
 
     @cached_property
     def given(self) -> GivenView | None:
@@ -567,7 +567,7 @@ class Report:
         """The remedy that the study recommends."""
         return next((remedy for remedy in self.remedies if remedy.recommended), None)
 
-    def defaulted(self, option: str) -> bool:
+    def is_default(self, option: str) -> bool:
         """Return whether an option was not chosen, so that its value is only an example."""
         return option not in self.run.chosen
 
@@ -630,7 +630,7 @@ def document() -> dict[str, object]:
     } | _adapter(Report).json_schema()
 
 
-def typed_as(kind: type[T], value: object, name: str) -> T:
+def parse_as(kind: type[T], value: object, name: str) -> T:
     """Return JSON-ready fields as an object of a dataclass.
 
     Raises:
@@ -654,18 +654,18 @@ def typed_as(kind: type[T], value: object, name: str) -> T:
     return typed
 
 
-def checked(report: object) -> Report:
+def parse_report(report: object) -> Report:
     """Return a report from the dictionary that ``report.json`` holds, or refuse anything else.
 
     Raises:
         InputError: the first thing that is wrong: where, and what.
     """
     if not isinstance(report, Mapping):
-        raise InputError(f"report must be a JSON object, got {_shown(report)}.")
+        raise InputError(f"report must be a JSON object, got {_shorten(report)}.")
     if report.get("schema") != SCHEMA_ID:
-        schema = _shown(report.get("schema"))
+        schema = _shorten(report.get("schema"))
         raise InputError(f"report must have schema {SCHEMA_ID!r}, got {schema}.")
-    typed = typed_as(Report, report, "report")
+    typed = parse_as(Report, report, "report")
     for step, kind in _VIEWS.items():
         typed._view(step, kind)
     return typed
@@ -677,7 +677,7 @@ def read(path: str | os.PathLike[str]) -> Report:
     Raises:
         InputError: there is no such file, it is not JSON, or not a report of this format.
     """
-    return checked(read_document(path, "report", "JSON"))
+    return parse_report(read_document(path, "report", "JSON"))
 
 
 def _sentence(problem: ValidationError, name: str) -> str:
@@ -688,7 +688,7 @@ def _sentence(problem: ValidationError, name: str) -> str:
         return f"{_path_text(name, path)}.{context['error']}"
     if kind == "json_invalid":
         return f"{name} must not be nested too deeply."
-    got = _shown(first["input"])
+    got = _shorten(first["input"])
     if kind == "missing":
         rule = f"be an object with {path.pop()!r}"
     elif kind == "unexpected_keyword_argument":
@@ -705,7 +705,7 @@ def _path_text(name: str, path: Iterable[int | str]) -> str:
     return text.removeprefix(".")
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     """Return a value shortened for a sentence."""
     if isinstance(value, Mapping):
         return f"an object with {len(value)} keys"

@@ -32,7 +32,7 @@ from memberbound.report.model import (
     RECORDS,
     GivenView,
     Report,
-    allowed_over,
+    allowed_success,
     blind_guess,
     score_mark,
 )
@@ -55,14 +55,14 @@ def render(
         nonce: a random word of the server's policy.
         stated: further settings to list: the released file, and statements of its owner.
     """
-    return filled_page(
+    return fill_page(
         "report.html.j2",
         template_text("report.css"),
         template_text("report.js"),
         report=report,
         nonce=nonce,
         charts=charts.charts_of_report(report),
-        assumed=_assumed(report),
+        assumed=_assumptions(report),
         given=report.given,
         **_given_rows(report.given),
         explained=report.explained,
@@ -74,12 +74,12 @@ def render(
         impossible=report.steps_in("impossible"),
         settings=[*_settings(report), *(stated or {}).items()],
         recipe=_recipe(report),
-        exposed=_exposed(report),
+        exposed=_count_exposed(report),
         promise=_promise(report.blind_in("subset"), report.question.eta),
     )
 
 
-def filled_page(template: str, style: str, script: str = "", **content: Any) -> str:
+def fill_page(template: str, style: str, script: str = "", **content: Any) -> str:
     """Return an HTML template with its content, and a policy that allows these two texts only."""
     policy = _policy(style, script)
     filled = environment().get_template(template)
@@ -88,7 +88,7 @@ def filled_page(template: str, style: str, script: str = "", **content: Any) -> 
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
-def _assumed(report: Report) -> list[str]:
+def _assumptions(report: Report) -> list[str]:
     """Return the assumptions in plain words, of the steps that gave an answer."""
     steps = [step.id for step in report.steps_in("done")]
     return list(dict.fromkeys(text for step in steps for text in words()["assumed"][step]))
@@ -133,11 +133,11 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
     """
     best, eta = report.recommended, report.question.eta
     blind = report.blind_in(report.game if best is None else best.game)
-    default, whom = report.defaulted("eta"), words()["whom"]
+    default, whom = report.is_default("eta"), words()["whom"]
     whose = "memberbound's default, which nobody chose" if default else "chosen by you"
     text = f"for {whom}: {_promise(blind, eta)}; {whose}"
     shown: list[tuple[str, Mark | None, str]] = [
-        ("Limit of this study", allowed_over(blind, eta), text)
+        ("Limit of this study", allowed_success(blind, eta), text)
     ]
     if best is None:
         text = "no remedy tried is enough and leaves a useful model"
@@ -184,7 +184,7 @@ def _given_rows(answer: GivenView | None) -> dict[str, Sequence[tuple[str | Mark
     return {"access": access, "facts": facts}
 
 
-def _exposed(report: Report) -> dict[str, Any] | None:
+def _count_exposed(report: Report) -> dict[str, Any] | None:
     """Return how many records are above the limit, by chance alone, and shown to be exposed."""
     if report.exposure is None or report.audit is None:
         return None

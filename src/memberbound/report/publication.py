@@ -32,9 +32,9 @@ from memberbound.report.model import (
     Rule,
     Share,
     ShareName,
-    checked,
+    parse_as,
+    parse_report,
     read,
-    typed_as,
 )
 
 _CERTIFICATE = ".certificate.json"
@@ -130,7 +130,7 @@ class Publication:
             rows=data.records,
             columns=len(columns),
             target=asked.target,
-            learner=None if report.defaulted("learner") else asked.learner,
+            learner=None if report.is_default("learner") else asked.learner,
             eta=asked.eta,
             promise=Promise(
                 "neighbour", "every record", 0.5, min(1.0, sum_up(0.5, asked.eta)), 1.0
@@ -151,20 +151,20 @@ class Publication:
             blind = 0.5
             if bound["game"] == "subset":
                 blind = SubsetGame(certificate["population"], certificate["size"]).blind
-            promise = _taken(bound, "game", "protects", "confidence", "theorems") | {
+            promise = _select(bound, "game", "protects", "confidence", "theorems") | {
                 "blind": blind,
                 "accuracy_upper": min(1.0, sum_up(blind, float(bound["upper"]))),
                 "tpr_upper": one_replaced.get("tpr_upper", {}),
             }
-            file = _taken(certificate, "sha256", "kind", "method", "unit") | {
+            file = _select(certificate, "sha256", "kind", "method", "unit") | {
                 "name": certificate["file"],
                 "secure": certificate["secure_source"],
                 "noisy": bool(certificate["noise"]),
-                **_taken(curve, "delta", "mu_upper", "mu_regret_upper"),
-                **_taken(one_replaced, "epsilon_upper"),
+                **_select(curve, "delta", "mu_upper", "mu_regret_upper"),
+                **_select(one_replaced, "epsilon_upper"),
                 "household_upper": _household(certificate.get("derivation")),
             }
-            fields = _taken(certificate, "version", "eta") | {
+            fields = _select(certificate, "version", "eta") | {
                 "name": certificate["file"],
                 "rows": certificate.get("rows_trained", certificate.get("size")),
                 "columns": None,
@@ -178,7 +178,7 @@ class Publication:
             raise InputError(
                 f"certificate must be one that protect wrote, got another: {problem}."
             ) from None
-        return typed_as(cls, fields, "certificate")
+        return parse_as(cls, fields, "certificate")
 
 
 def _household(record: Mapping[str, Any] | None) -> float | None:
@@ -187,7 +187,7 @@ def _household(record: Mapping[str, Any] | None) -> float | None:
     return None if record is None else household_accuracy(record)
 
 
-def _taken(source: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+def _select(source: Mapping[str, Any], *keys: str) -> dict[str, Any]:
     return {key: source.get(key) for key in keys}
 
 
@@ -254,7 +254,7 @@ class About:
         for name in stated:
             if name not in names:
                 raise InputError(f"about must hold only {', '.join(names)}, got {name!r}.")
-        return typed_as(cls, {k: v for k, v in stated.items() if v is not None}, "about")
+        return parse_as(cls, {k: v for k, v in stated.items() if v is not None}, "about")
 
     @property
     def longest(self) -> tuple[str, str]:
@@ -296,26 +296,26 @@ class Case:
                     f"release must be left out with a certificate, got {str(release)!r}. The "
                     "certificate is that of its own file."
                 )
-            return cls._certified(Path(str(report).removesuffix(_CERTIFICATE)), stated)
-        study = checked_report(report)
+            return cls._from_certificate(Path(str(report).removesuffix(_CERTIFICATE)), stated)
+        study = load_report(report)
         if release is None:
             return cls(report=study, about=stated)
         if not isinstance(release, (str, os.PathLike)):
             raise InputError(f"release must be a file, got {type(release).__name__}.")
         path = Path(release)
         if Path(f"{path}{_CERTIFICATE}").is_file():
-            return cls._certified(path, stated, study)
+            return cls._from_certificate(path, stated, study)
         best = study.recommended
         if best is None or best.id not in _UNCERTIFIED:
             raise InputError(f"release must come with its certificate, got {str(path)!r} without.")
-        file = _uncertified_file(path, _UNCERTIFIED[best.id])
+        file = _uncertified_release(path, _UNCERTIFIED[best.id])
         return cls(report=study, about=stated, file=file)
 
     @classmethod
-    def _certified(cls, path: Path, about: About, report: Report | None = None) -> Case:
-        from memberbound.release.saving import verified
+    def _from_certificate(cls, path: Path, about: About, report: Report | None = None) -> Case:
+        from memberbound.release.saving import check_certificate
 
-        certificate = verified(path)
+        certificate = check_certificate(path)
         release = Publication.of_release(certificate)
         return cls(
             release=release,
@@ -355,12 +355,12 @@ class Case:
             )
         return self.report
 
-    def exported(self, audience: str) -> Report | Publication:
+    def source_for(self, audience: str) -> Report | Publication:
         """Return the source of an export for these readers."""
         public = audience == "public" or (audience == "source" and self.report is None)
         return self.published if public else self.studied
 
-    def stated(self, *, public: bool = False) -> dict[str, str]:
+    def statements(self, *, public: bool = False) -> dict[str, str]:
         """Return the file's digest and what people added, for lists of settings.
 
         In public there is no place for what was weighed, nor for a cost measured on the rows.
@@ -416,14 +416,14 @@ def _release_assumptions(unit: str | None) -> tuple[str, ...]:
     return (record, *others)
 
 
-def _uncertified_file(place: Path, kind: str) -> ReleasedFile:
-    check_input(place, "release")
-    with place.open("rb") as opened:
+def _uncertified_release(path: Path, kind: str) -> ReleasedFile:
+    check_input(path, "release")
+    with path.open("rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
-    return ReleasedFile(name=place.name, sha256=digest, kind=kind, method="as studied", secure=True)
+    return ReleasedFile(name=path.name, sha256=digest, kind=kind, method="as studied", secure=True)
 
 
-def checked_report(report: object) -> Report:
+def load_report(report: object) -> Report:
     """Return a checked report, from a file, a dictionary or a study."""
     if isinstance(report, (str, os.PathLike)):
         return read(report)
@@ -432,7 +432,7 @@ def checked_report(report: object) -> Report:
     if isinstance(content, Report):
         return content
     if isinstance(content, Mapping):
-        return checked(content)
+        return parse_report(content)
     raise InputError(
         "report must be a file, the dictionary that it holds, or what study returned, got "
         f"{type(report).__name__}."

@@ -365,8 +365,8 @@ class Crowd:
             by_events = [_epsilon_of_events(float(r), error.norm, target) for r in levels]
             enough = error.sticks(levels, grid) <= target
             by_sum = np.where(enough.any(axis=1), grid[enough.argmax(axis=1)], math.inf)
-            place = np.minimum(np.searchsorted(levels, r), len(levels) - 1)
-            result[mine] = np.minimum(by_events, by_sum)[place]
+            index = np.minimum(np.searchsorted(levels, r), len(levels) - 1)
+            result[mine] = np.minimum(by_events, by_sum)[index]
         return result
 
     def bounds(self, delta: float) -> RecordBounds:
@@ -599,9 +599,9 @@ class _Frequencies:
             factor = 1 - 12 * part.widest * high / (beta * part.size)
             lost = 8 * alpha * left * part.fourth * high / beta
             # A smaller multiple of a positive form is on the safe side.
-            place = np.searchsorted(scales, 2 * alpha * left * factor, side="right") - 1
-            row, shell = np.nonzero((place >= 0) & (spectra[place, 0] > lost))
-            values = spectra[place[row, shell]] - lost[row, shell][:, None]
+            index = np.searchsorted(scales, 2 * alpha * left * factor, side="right") - 1
+            row, shell = np.nonzero((index >= 0) & (spectra[index, 0] > lost))
+            values = spectra[index[row, shell]] - lost[row, shell][:, None]
             price = np.log(math.pi**2 * (self.half + 0.5) / weight)[row, 0]
             log = tilted(np.array(0.7), values, row, shell) + price
             # The last one to be written is the smallest of its shell.

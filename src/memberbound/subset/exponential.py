@@ -68,8 +68,8 @@ def l2_losses(records: ArrayLike, candidates: ArrayLike) -> FloatArray:
             f"got {targets.shape[1]}. Give one column per column of the records."
         )
     distances = np.empty((len(rows), len(targets)))
-    for place, target in enumerate(targets):
-        distances[:, place] = np.linalg.norm(rows - target, axis=1)
+    for index, target in enumerate(targets):
+        distances[:, index] = np.linalg.norm(rows - target, axis=1)
     return distances
 
 
@@ -767,10 +767,10 @@ def _caps(scores: CentredScores, order: NDArray[np.intp]) -> tuple[FloatArray, F
     """
     values = scores.values[:, order]
     caps_in, caps_out = np.empty_like(values), np.empty_like(values)
-    for place in range(len(order)):
-        gap = values - values[:, place : place + 1]
-        caps_in[:, place] = (gap.max(axis=0) - gap).max(axis=1)
-        caps_out[:, place] = (gap - gap.min(axis=0)).max(axis=1)
+    for index in range(len(order)):
+        gap = values - values[:, index : index + 1]
+        caps_in[:, index] = (gap.max(axis=0) - gap).max(axis=1)
+        caps_out[:, index] = (gap - gap.min(axis=0)).max(axis=1)
     # Four scores, each off by no more than a sum over D, and three differences.
     room = 4 * float(scores.error.max()) + 64 * UNIT * float(np.abs(values).max())
     return up_array(caps_in + room), up_array(caps_out + room)

@@ -251,7 +251,7 @@ class FourierSums:
     window: float
     frequencies: FloatArray
     #: Kept pairs, sorted by frequency: index into ``frequencies`` and point of the circle.
-    place: IntArray
+    index: IntArray
     point: IntArray
     #: Pointwise errors of the densities "in" and "out", from omitted or rounded coefficients.
     error: tuple[float, float]
@@ -315,7 +315,7 @@ class FourierSums:
         turns, y = self._turns(block), self.p * self._circle(1)
         product = np.ones(len(y), dtype=np.complex128)
         for row in turns:
-            product *= (1 - self.p) + y * row[self.place]
+            product *= (1 - self.p) + y * row[self.index]
         return product
 
     def _transforms(
@@ -329,22 +329,22 @@ class FourierSums:
         noise = np.exp(-0.5 * self.frequencies**2)
         weight_in = self._circle(1 - self.size) / (self.nodes * self.normaliser[0])
         weight_out = self._circle(-self.size) / (self.nodes * self.normaliser[1])
-        starts = np.searchsorted(self.place, np.arange(len(self.frequencies)))
+        starts = np.searchsorted(self.index, np.arange(len(self.frequencies)))
         shape = (len(block), len(self.frequencies))
         phi_in, phi_out = np.zeros(shape, complex), np.zeros(shape, complex)
         # A few thousand pairs at a time, cut between frequencies.
-        cuts = np.unique(np.searchsorted(starts, np.arange(0, len(self.place), 1 << 13)))
+        cuts = np.unique(np.searchsorted(starts, np.arange(0, len(self.index), 1 << 13)))
         cuts = np.unique(np.append(cuts, len(starts)))
         for first, last in pairwise(cuts.tolist()):
-            stop = len(self.place) if last == len(starts) else starts[last]
+            stop = len(self.index) if last == len(starts) else starts[last]
             span = slice(starts[first], stop)
             local = starts[first:last] - starts[first]
-            place, points = self.place[span], y[span]
-            factors = [(1 - self.p) + points * row[place] for row in turns]
+            index, points = self.index[span], y[span]
+            factors = [(1 - self.p) + points * row[index] for row in turns]
             ahead = [others[span]]
             for factor in factors[:-1]:
                 ahead.append(ahead[-1] * factor)
-            behind = np.ones(len(place), dtype=np.complex128)
+            behind = np.ones(len(index), dtype=np.complex128)
             for i in range(len(block) - 1, -1, -1):
                 product = ahead[i] * behind
                 sums = np.add.reduceat(product * weight_in[span], local)
@@ -421,7 +421,7 @@ def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> Fourie
     turns = np.exp(2j * math.pi / nodes * np.arange(nodes))
     angles = np.abs(np.angle(turns))
     mass = float(np.abs(w).sum())
-    places, points, total, rounded = [], [], 0, 0.0
+    indices, points, total, rounded = [], [], 0, 0.0
     for block in np.array_split(
         np.arange(len(alive_places)), max(1, len(alive_places) * nodes >> 20)
     ):
@@ -435,15 +435,15 @@ def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> Fourie
         units = (p * phase + 20) * (n + 2) + 2 * nodes + 200
         rounded += float((share * units)[take].sum()) * UNIT
         row, column = np.nonzero(take)
-        places.append(block[row])
+        indices.append(block[row])
         points.append(column)
         total += len(row)
         if total > 400_000 or total * n > _MOST_FACTORS:
             return None
     alias = [_aliases(n - 1, p, j, nodes) * float(noise.sum()) + beyond for j in (size - 1, size)]
     ratio = [min(normaliser) / each for each in normaliser]
-    place, point = np.concatenate(places), np.concatenate(points)
-    used, place = np.unique(place, return_inverse=True)
+    index, point = np.concatenate(indices), np.concatenate(points)
+    used, index = np.unique(index, return_inverse=True)
     # Sharp resonances need cells that resolve them, for every requested record.
     if 4 * int(alive_places[used[-1]]) * (records or len(np.unique(w))) > _MOST_CELLS:
         return None
@@ -452,7 +452,7 @@ def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> Fourie
         for r, a in zip(ratio, alias, strict=True)
     ]
     return FourierSums(
-        w, size, p, nodes, window, frequencies[alive_places[used]], place, point,
+        w, size, p, nodes, window, frequencies[alive_places[used]], index, point,
         (error[0], error[1]), normaliser,
     )  # fmt: skip
 
@@ -579,11 +579,11 @@ def _along_the_line(
     epsilon, success = np.full(count, math.inf), np.ones(count)
     #: ε at a smaller δ, which leaves a share for the step to a neighbour.
     spare = np.full(count, math.inf)
-    place = np.full(game.population, -1)
-    place[first[done]] = done
+    index = np.full(game.population, -1)
+    index[first[done]] = done
     worked_out = 0
     for records, pair in plan.pairs(first[done]):
-        where = place[records]
+        where = index[records]
         success[where] = _success(pair, game)
         if delta > 0:
             back = pair.swapped()

@@ -352,16 +352,16 @@ def _concave(squares: FloatArray, values: FloatArray) -> FloatArray:
         heights = np.maximum.accumulate(values[:, column])
         ys = heights.tolist()
         hull: list[int] = []
-        for place in range(len(xs)):
-            if hull and xs[place] == xs[hull[-1]]:
+        for index in range(len(xs)):
+            if hull and xs[index] == xs[hull[-1]]:
                 hull.pop()  # the higher of two at one place
             while len(hull) > 1:
                 a, b = hull[-2], hull[-1]
-                turn = (ys[b] - ys[a]) * (xs[place] - xs[a]) - (ys[place] - ys[a]) * (xs[b] - xs[a])
+                turn = (ys[b] - ys[a]) * (xs[index] - xs[a]) - (ys[index] - ys[a]) * (xs[b] - xs[a])
                 if turn > 0:
                     break
                 hull.pop()
-            hull.append(place)
+            hull.append(index)
         raised[:, column] = np.interp(squares, edges[hull], heights[hull])
     # Above the rounding of slopes and interpolation.
     return np.maximum(raised * (1 + 1e-9), values)
@@ -606,9 +606,9 @@ class _Bracket:
         # The first point that satisfies the goal, per record; the last one always does.
         safe = sticks <= goal
         safe[:, 0], safe[:, -1] = False, True
-        place = safe.argmax(axis=1)
-        for cell in np.unique(place):
-            mine, (low, high) = place == cell, grid[cell - 1 : cell + 1].tolist()
+        index = safe.argmax(axis=1)
+        for cell in np.unique(index):
+            mine, (low, high) = index == cell, grid[cell - 1 : cell + 1].tolist()
             yield _Bracket(self.rows[mine], low, high, sticks[mine, cell - 1], sticks[mine, cell])
 
     def crossing(self, goal: float) -> FloatArray:

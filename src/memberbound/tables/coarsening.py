@@ -121,12 +121,12 @@ def quantile_edges(values: FloatArray, bins: int, *, dates: bool = False) -> tup
     if ordered.size == 0:
         return ()
     raw = np.quantile(ordered, np.arange(1, bins) / bins, method="inverted_cdf")
-    near = {_rounded(float(edge), ordered, _turns if dates else _decimals) for edge in raw}
+    near = {_round_edge(float(edge), ordered, _turns if dates else _decimals) for edge in raw}
     # An edge at or above the largest value separates nothing.
     return tuple(sorted(e for e in near if e < ordered[-1])) or (float(ordered[-1]),)
 
 
-def _rounded(
+def _round_edge(
     edge: float,
     ordered: FloatArray,
     candidates: Callable[[float, FloatArray], Iterator[float]],
@@ -282,11 +282,11 @@ def _row_cells(columns: Iterable[Codes], rows: int) -> Codes:
     """Number the combinations of several codings row by row."""
     cells = np.zeros(rows, dtype=np.int64)
     for codes in columns:
-        cells = _joined(cells, codes)
+        cells = _pair_codes(cells, codes)
     return cells
 
 
-def _joined(first: Codes, second: Codes) -> Codes:
+def _pair_codes(first: Codes, second: Codes) -> Codes:
     """Number the pairs of two codings from 0, without gaps."""
     import pandas as pd
 
@@ -336,7 +336,7 @@ def prediction_information(cell: Codes, kept: Codes, target: Codes) -> float:
     """
     shares = np.bincount(target)[target] / target.size
     prior = _left_out_prediction(kept, target, shares)
-    prediction = _left_out_prediction(_joined(cell, kept), target, prior)
+    prediction = _left_out_prediction(_pair_codes(cell, kept), target, prior)
     return float(np.mean(np.log(prediction / shares)))
 
 
@@ -347,7 +347,7 @@ def _left_out_prediction(cell: Codes, target: Codes, prior: FloatArray) -> Float
     """
     width = int(target.max()) + 1
     others = np.bincount(cell)[cell] - 1.0
-    same_target = _joined(cell, target)
+    same_target = _pair_codes(cell, target)
     same = np.bincount(same_target)[same_target] - 1.0
     weight = _PRIOR_ROWS * width
     return (same + weight * prior) / (others + weight)
@@ -450,8 +450,8 @@ class Search:
     def score(self, state: Levels, groups: Codes | None = None) -> CoarseningScore:
         """Return the estimates for one coarsening, computing them once."""
         if state not in self.scores:
-            pooled = self._pooled(state, self.groups(state) if groups is None else groups)
-            cell = _joined(pooled, self.fixed_codes)
+            pooled = self._pool(state, self.groups(state) if groups is None else groups)
+            cell = _pair_codes(pooled, self.fixed_codes)
             if self.target is None:
                 information = entropy_estimate(cell)
             else:
@@ -499,14 +499,14 @@ class Search:
             for level in range(parent[index] + 1, len(ladder.rules)):
                 child = (*parent[:index], level, *parent[index + 1 :])
                 # A finer rule only splits groups.
-                finer = None if child in self.scores else _joined(groups, ladder.codes[level])
+                finer = None if child in self.scores else _pair_codes(groups, ladder.codes[level])
                 yield child, self.score(child, finer)
         for pool in range(len(self.pools)):
             if pool != parent[-1] and any(parent[:-1]):
                 child = (*parent[:-1], pool)
                 yield child, self.score(child, groups)
 
-    def ranked(self, accept: Callable[[CoarseningScore], bool]) -> list[Levels]:
+    def rank(self, accept: Callable[[CoarseningScore], bool]) -> list[Levels]:
         """Return the acceptable states, most informative first, ties by order."""
         good = [
             (-score.information, state) for state, score in self.scores.items() if accept(score)
@@ -534,7 +534,7 @@ class Search:
         shuffled = [rng.permutation(self.target) for _ in range(_SHUFFLES)]
         information = {}
         for state, score in scores.items():
-            pooled = self._pooled(state, self.groups(state))
+            pooled = self._pool(state, self.groups(state))
             lost = [prediction_information(pooled, self.kept_codes, each) for each in shuffled]
             information[state] = max(0.0, score - min(0.0, float(np.mean(lost))))
         return information
@@ -548,7 +548,7 @@ class Search:
                 points.append(point)
         return tuple(points)
 
-    def settled(self, ranked: Sequence[Levels], limit: float) -> Levels | None:
+    def choose(self, ranked: Sequence[Levels], limit: float) -> Levels | None:
         """Return the most informative candidate that is expected to pass.
 
         The search used a closed form; here the certificate itself, computed on the fitting rows,
@@ -557,7 +557,7 @@ class Search:
         for state in ranked[:_FINALISTS]:
             expected = self.scores[state].leak
             if expected > limit:
-                cell = _joined(self._pooled(state, self.groups(state)), self.fixed_codes)
+                cell = _pair_codes(self._pool(state, self.groups(state)), self.fixed_codes)
                 counts = np.bincount(cell)
                 profile = CountProfile.from_counts(counts)
                 tight = certify_counts(profile, confidence=self.confidence).delta_upper
@@ -590,7 +590,7 @@ class Search:
         """The number of fitting rows."""
         return int(self.fixed_codes.size)
 
-    def _pooled(self, state: Levels, group: Codes) -> Codes:
+    def _pool(self, state: Levels, group: Codes) -> Codes:
         below = self.pools[state[-1]]
         if not below:
             return group
@@ -689,7 +689,7 @@ def choose(
         return score.leak <= _LOOSENESS * wish.leak and score.smallest >= needed
 
     search.explore(search.start, near)
-    chosen = search.settled(search.ranked(near), wish.leak)
+    chosen = search.choose(search.rank(near), wish.leak)
     # Beyond the limit, to draw the rest of the frontier.
     search.score(search.finest)
     search.explore(search.start if chosen is None else chosen, lambda _: True, width=1)

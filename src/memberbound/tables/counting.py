@@ -21,9 +21,9 @@ from memberbound.files import (
 )
 from memberbound.iid.profiles import CountProfile
 from memberbound.tables.engine import identifier, literal, writing
-from memberbound.tables.exact import compiled_rows, exact_keys, exact_rows, stored_types
-from memberbound.tables.opening import opened_table
-from memberbound.tables.roles import Roles, Selection, selected
+from memberbound.tables.exact import compile_rows, exact_keys, exact_rows, query_types
+from memberbound.tables.opening import use_table
+from memberbound.tables.roles import Roles, Selection, select_by_role
 from memberbound.tables.table import Columns, EmbeddedTable, Table
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def count_profile(source: object, columns: Columns = None, unit: str | None = No
         >>> count_profile(visits, unit="who").expanded().tolist()
         [1, 2]
     """
-    with opened_table(source) as opened:
+    with use_table(source) as opened:
         keys = record_columns(opened, columns, unit)
         counts = _counts_of_counts(opened, keys, unit)
         if counts.num_rows == 0:
@@ -81,7 +81,7 @@ def count_profile(source: object, columns: Columns = None, unit: str | None = No
 def _counts_of_counts(table: Table, keys: list[str], unit: str | None) -> pa.Table:
     """Return how many cells hold n rows, for each n."""
     if unit is not None or not isinstance(table, EmbeddedTable):
-        records = records_of(numbered(table, keys, unit=unit))
+        records = records_of(number_keys(table, keys, unit=unit))
         cells = records.group_by(records.columns).agg(n=records.count())
         return table.fetch(cells.group_by("n").agg(cells=cells.count()).order_by("n"))
     # Without ibis: thousands of columns take longer to pass through it than to count.
@@ -112,14 +112,14 @@ def count_pair_profile(train: object, reference: object, columns: Columns = None
     """
     import ibis
 
-    with opened_table(train) as one, opened_table(reference, beside=one) as two:
+    with use_table(train) as one, use_table(reference, beside=one) as two:
         keys = record_columns(one, columns, None)
         record_columns(two, keys, None)
         first: Table = one
         last: Table = two
         if one.expr.get_backend() is not two.expr.get_backend():
-            first = one.embedded(columns=keys)
-            last = two.embedded(first.engines, columns=keys)
+            first = one.embed(columns=keys)
+            last = two.embed(first.engines, columns=keys)
         sides = _comparable_rows(first, last, keys)
         here, there = (
             rows.mutate(train=ibis.literal(1 - side), reference=ibis.literal(side))
@@ -141,13 +141,13 @@ def count_pair_profile(train: object, reference: object, columns: Columns = None
 def _comparable_rows(first: Table, last: Table, keys: Sequence[str]) -> list[ir.Table]:
     """Return the exact keys of two tables on one engine in common types; refuse different types."""
     types = _common_types(first, last, keys)
-    sides = [numbered(table, keys, types=types) for table in (first, last)]
+    sides = [number_keys(table, keys, types=types) for table in (first, last)]
     # One type of ibis may be two types of the engine: times with and without a zone.
     connection = first.connection
     stored = (
         []
         if connection is None
-        else [stored_types(connection, compiled_rows(side)).values() for side in sides]
+        else [query_types(connection, compile_rows(side)).values() for side in sides]
     )
     for name, *kinds in zip(types, *stored, strict=False):
         if kinds and kinds[0] != kinds[1]:
@@ -191,7 +191,7 @@ def record_columns(table: Table, columns: Columns, unit: str | None) -> list[str
     return chosen
 
 
-def numbered(
+def number_keys(
     table: Table,
     keys: Sequence[str],
     *,
@@ -321,7 +321,7 @@ def write_records(
     Edge cases: an existing file is refused unless ``overwrite``; so are a table that has a column
     of the new one's name, and the table's own file.
     """
-    with opened_table(source) as opened:
+    with use_table(source) as opened:
         keys = record_columns(opened, columns, unit)
         if LEAK_COLUMN in map(str.casefold, opened.columns):
             raise InputError(f"{opened.name} must not have a column {LEAK_COLUMN!r}.")
@@ -362,24 +362,24 @@ def _write(
     force: bool,
 ) -> int:
     engine, key = table.engine, exact_keys(table.types(table.columns), table.name)
-    place, number = engine.fresh("place"), engine.fresh("count")
+    position, number = engine.fresh("place"), engine.fresh("count")
     if unit is None:
         cell = {engine.fresh("key"): key[name] for name in keys}
         listed = ", ".join(f"{value} AS {alias}" for alias, value in cell.items())
         counts = f"SELECT {listed}, count(*) AS {number} FROM {table.view} GROUP BY ALL"
     else:
         cell = {engine.fresh("unit"): key[unit]}
-        bags = bags_of(numbered(table, keys, unit=unit))
+        bags = bags_of(number_keys(table, keys, unit=unit))
         same = bags.count().over(group_by=bags.bag)
-        counts = compiled_rows(bags.select(**dict.fromkeys(cell, bags.unit), **{number: same}))
+        counts = compile_rows(bags.select(**dict.fromkeys(cell, bags.unit), **{number: same}))
     # Null equals null here, as it does in a GROUP BY.
     equal = " AND ".join(f"{value} IS NOT DISTINCT FROM {alias}" for alias, value in cell.items())
     values = ", ".join(f"({count}, {leak!r}::DOUBLE)" for count, leak in leak_by_count.items())
     select = (
-        f"SELECT {shown or f'r.* EXCLUDE ({place})'}, w.leak AS {LEAK_COLUMN} "
-        f"FROM (SELECT *, row_number() OVER () AS {place} FROM {table.view}) AS r "
+        f"SELECT {shown or f'r.* EXCLUDE ({position})'}, w.leak AS {LEAK_COLUMN} "
+        f"FROM (SELECT *, row_number() OVER () AS {position} FROM {table.view}) AS r "
         f"JOIN ({counts}) AS s ON {equal} "
-        f"JOIN (VALUES {values}) AS w(n, leak) ON w.n = s.{number} ORDER BY r.{place}"
+        f"JOIN (VALUES {values}) AS w(n, leak) ON w.n = s.{number} ORDER BY r.{position}"
     )
     form = next(f for ending, f in _FORMATS.items() if target.name.lower().endswith(ending))
     copied = 0
@@ -397,11 +397,11 @@ def _write(
     return int(copied)
 
 
-def chosen_columns(
+def select_columns(
     table: Table, columns: Columns, roles: Roles, unit: str | None = None
 ) -> Selection:
     """Return the columns that are counted: the named ones, or all but identifiers and the unit."""
     readings = table.readings(columns, roles)
     apart = () if unit is None or columns is not None else (unit,)
-    chosen = selected(readings, columns, apart=apart, texts=True)
+    chosen = select_by_role(readings, columns, apart=apart, texts=True)
     return replace(chosen, notes=(*table.header_notes, *chosen.notes))

@@ -283,7 +283,7 @@ def _copy_sections(engine: Engine, stream: IO[bytes], line: bytes, header: _Head
     rows = batches()
     try:
         first = next(rows)
-        return engine.copied(first.schema, itertools.chain([first], rows))
+        return engine.write_batches(first.schema, itertools.chain([first], rows))
     finally:
         part.unlink(missing_ok=True)
 

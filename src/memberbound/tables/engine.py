@@ -230,7 +230,7 @@ class Engine:
         exact = exact_schema(data.schema, secret=secret)
         if exact.types != data.schema.types:
             if not isinstance(data, pa.Table):
-                return self.copied(data.schema, data.to_batches(), secret=secret)
+                return self.write_batches(data.schema, data.to_batches(), secret=secret)
             columns = zip(data.columns, exact.types, strict=True)
             data = pa.table([exact_array(c, kind) for c, kind in columns], data.column_names)
         name = self.fresh("arrow")
@@ -242,7 +242,7 @@ class Engine:
         typed = ", ".join(f"CAST({identifier(c)} AS VARCHAR) AS {identifier(c)}" for c in untyped)
         return self.view(f"SELECT * REPLACE ({typed}) FROM {name}")
 
-    def copied(
+    def write_batches(
         self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, secret: bool = False
     ) -> str:
         """Write batches to a Parquet file in the private folder and return a view of it."""

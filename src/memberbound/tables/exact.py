@@ -65,16 +65,16 @@ def exact_rows(rows: ir.Table, name: str) -> ir.Table:
     import ibis.expr.datatypes as dt
 
     chosen, schema = [], {}
-    compiled = compiled_rows(rows)
-    for column, key in exact_keys(stored_types(backend.con, compiled), name).items():
-        place = _quoted(column)
-        chosen.append(f"{key} AS {place}")
-        schema[column] = rows[column].type() if key == place else dt.unknown
+    compiled = compile_rows(rows)
+    for column, key in exact_keys(query_types(backend.con, compiled), name).items():
+        quoted = _quote(column)
+        chosen.append(f"{key} AS {quoted}")
+        schema[column] = rows[column].type() if key == quoted else dt.unknown
     query = f"SELECT {', '.join(chosen)} FROM ({compiled}) AS stored_rows"
     return backend.sql(query, schema=ibis.schema(schema))
 
 
-def compiled_rows(rows: ir.Table) -> str:
+def compile_rows(rows: ir.Table) -> str:
     """Compile an expression to SQL for DuckDB, and register its tables in memory."""
     backend = rows.get_backend()
     prepare = getattr(backend, "_run_pre_execute_hooks", None)
@@ -83,7 +83,7 @@ def compiled_rows(rows: ir.Table) -> str:
     return str(backend.compile(rows))
 
 
-def stored_types(connection: DuckDBPyConnection, query: str) -> dict[str, DuckDBPyType]:
+def query_types(connection: DuckDBPyConnection, query: str) -> dict[str, DuckDBPyType]:
     """Return the types of a query's columns as DuckDB knows them; ibis has fewer."""
     relation = connection.sql(query)
     return dict(zip(relation.columns, relation.types, strict=True))
@@ -93,7 +93,7 @@ def exact_keys(types: Mapping[str, DuckDBPyType], name: str) -> dict[str, str]:
     """Return for each column of a table on DuckDB the SQL of its key."""
     keys = {}
     for column, kind in types.items():
-        key = _key(_quoted(column), kind)
+        key = _key(_quote(column), kind)
         if key is None:
             raise InputError(
                 f"the columns of {name} must have types that DuckDB can compare exactly, got "
@@ -103,32 +103,32 @@ def exact_keys(types: Mapping[str, DuckDBPyType], name: str) -> dict[str, str]:
     return keys
 
 
-def fetched_columns(types: Mapping[str, DuckDBPyType]) -> str:
+def fetch_expressions(types: Mapping[str, DuckDBPyType]) -> str:
     """Return the columns of a query for rows in memory: what Arrow has no type for as text."""
-    places = {_quoted(column): kind.id in _FETCHED_AS_TEXT for column, kind in types.items()}
+    names = {_quote(column): kind.id in _FETCHED_AS_TEXT for column, kind in types.items()}
     return ", ".join(
-        f"CAST({place} AS VARCHAR) AS {place}" if text else place for place, text in places.items()
+        f"CAST({name} AS VARCHAR) AS {name}" if text else name for name, text in names.items()
     )
 
 
-def moved_columns(types: Mapping[str, DuckDBPyType], name: str) -> str:
+def lossless_expressions(types: Mapping[str, DuckDBPyType], name: str) -> str:
     """Return the columns of a query that loses nothing on the way out of DuckDB through Arrow."""
     chosen = []
     for column, kind in types.items():
-        place = _quoted(column)
+        quoted = _quote(column)
         if kind.id in _UNMOVED:
-            chosen.append(f"CAST({place} AS VARCHAR) AS {place}")
-        elif _key(place, kind) is None:
+            chosen.append(f"CAST({quoted} AS VARCHAR) AS {quoted}")
+        elif _key(quoted, kind) is None:
             raise InputError(
                 f"column {column!r} of {name} must have a type that can be copied without loss, "
                 f"got {kind}. {_PARQUET_FIRST}"
             )
         else:
-            chosen.append(place)
+            chosen.append(quoted)
     return ", ".join(chosen)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -322,14 +322,14 @@ def from_pandas(frame: DataFrame) -> pa.Table:
     import pyarrow as pa
 
     exact = frame.copy(deep=False)
-    for place, name in enumerate(frame.columns):
-        series = frame.iloc[:, place]
+    for index, name in enumerate(frame.columns):
+        series = frame.iloc[:, index]
         if isinstance(series.dtype, pd.CategoricalDtype):
             named = series.dtype.categories
             if named.dtype == object and _one_type(named.to_series(), name).dtype != object:
-                exact.isetitem(place, _one_type(series.astype(object), name))
+                exact.isetitem(index, _one_type(series.astype(object), name))
         elif series.dtype == object:
-            exact.isetitem(place, _one_type(series, name))
+            exact.isetitem(index, _one_type(series, name))
     try:
         return pa.Table.from_pandas(exact, preserve_index=False)
     except (OverflowError, UnicodeError, ValueError, TypeError) as error:

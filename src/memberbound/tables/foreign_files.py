@@ -241,7 +241,7 @@ def sqlite_rows(
 
     def select(query: str) -> Iterator[Row]:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
-            database.text_factory = _decoded if secret else str
+            database.text_factory = _decode if secret else str
             # Definitions in the file can only compute; they call no other function.
             database.execute("PRAGMA trusted_schema = OFF")
             try:
@@ -261,30 +261,30 @@ def sqlite_rows(
         "name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
     )
     found = {str(name): (str(name), bool(stored)) for name, stored in tables}
-    name = identifier(picked_table(path, table, found))
+    name = identifier(pick_table(path, table, found))
     declared = {str(row[1]): str(row[2]) for row in select(f"PRAGMA table_xinfo({name})")}
     # A sign drops collation and declared type, which a connection may take as a cue to convert.
-    places = [f"+{identifier(column)}" for column in declared]
-    stored: Row = (None,) * len(places)
+    expressions = [f"+{identifier(column)}" for column in declared]
+    stored: Row = (None,) * len(expressions)
     if not secret:
-        kinds = [f"sum(DISTINCT {_STORED_CASES.format(place)})" for place in places]
+        kinds = [f"sum(DISTINCT {_STORED_CASES.format(value)})" for value in expressions]
         (stored,) = select(f"SELECT {', '.join(kinds)} FROM {name}")
     plain: dict[object, pa.DataType] = {1: pa.int64(), 2: pa.float64()}
     plain |= {4: pa.string(), 8: pa.binary()}
     return _typed_batches(
         list(declared),
         [plain.get(kind) for kind in stored],
-        select(f"SELECT {', '.join(places)} FROM {name}"),
+        select(f"SELECT {', '.join(expressions)} FROM {name}"),
         [partial(_literal, text=_stores_text(kind)) for kind in declared.values()],
     )
 
 
-def picked_table(path: Path, table: str | None, tables: dict[str, tuple[T, bool]]) -> T:
+def pick_table(path: Path, table: str | None, tables: dict[str, tuple[T, bool]]) -> T:
     """Return the named table of a database, or its only one; each comes with whether it is stored.
 
     A view or a virtual table is computed as the file says, which may come from a stranger.
     """
-    stored = {name: place for name, (place, is_stored) in tables.items() if is_stored}
+    stored = {name: location for name, (location, is_stored) in tables.items() if is_stored}
     names = ", ".join(map(repr, stored)) or "no stored table at all"
     if table is not None:
         if table in tables and table not in stored:
@@ -306,7 +306,7 @@ def _stores_text(declared: str) -> bool:
     return "INT" not in upper and any(word in upper for word in ("CHAR", "CLOB", "TEXT"))
 
 
-def _decoded(stored: bytes) -> str | bytes:
+def _decode(stored: bytes) -> str | bytes:
     """Return a text of SQLite, which stores what it is given: bytes that are no UTF-8 as bytes."""
     try:
         return stored.decode()
@@ -341,7 +341,7 @@ def _statistics(path: Path, ending: str) -> tuple[pa.Schema, Iterator[pa.RecordB
     if not columns:
         raise InputError(f"{path} has no columns.")
     made = {
-        name: _declared(
+        name: _apply_declaration(
             values,
             about.readstat_variable_types.get(name, ""),
             _date_format(str(about.original_variable_types.get(name, "")), ending),
@@ -362,7 +362,7 @@ def _date_format(form: str, ending: str) -> _DateFormat | None:
     return next((date for start, date in formats.items() if form.startswith(start)), None)
 
 
-def _declared(
+def _apply_declaration(
     values: list[Any], kind: str, date: _DateFormat | None, labels: dict[Any, str]
 ) -> pa.Array:
     """Return a column by what the file declares about it: type, format of dates, value labels."""

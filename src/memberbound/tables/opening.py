@@ -13,15 +13,15 @@ import numpy as np
 from memberbound.errors import InputError
 from memberbound.files import codec_named
 from memberbound.tables.engine import LazyEngine, reading
-from memberbound.tables.exact import stored_types
+from memberbound.tables.exact import query_types
 from memberbound.tables.objects import array_of_rows, is_pandas, memory_names
 from memberbound.tables.source import (
     check_file,
     file_view,
     object_view,
+    open_array,
     refuse_cut,
     same_for_secret_rows,
-    stored_array,
 )
 from memberbound.tables.table import IbisTable, MemoryTable, Table, ViewTable
 
@@ -108,7 +108,7 @@ def _open_file(
     with reading(name):
         check_file(path, folders=True)
         if path.suffix.lower() == ".npy":
-            array = stored_array(path)
+            array = open_array(path)
             return MemoryTable(
                 name, memory_names(array), array, engines=engines, secret=secret, path=path
             )
@@ -138,10 +138,10 @@ def _reopen(
 
 
 def _view_columns(engines: LazyEngine, view: str) -> tuple[str, ...]:
-    return tuple(stored_types(engines.start().connection, f"SELECT * FROM {view}"))
+    return tuple(query_types(engines.start().connection, f"SELECT * FROM {view}"))
 
 
-def opened_table(
+def use_table(
     source: object,
     database_table: str | None = None,
     *,

@@ -13,9 +13,9 @@ from memberbound.errors import InputError
 from memberbound.iid.worst_case import checked_law
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Values
-from memberbound.tables.opening import opened_table
+from memberbound.tables.opening import use_table
 from memberbound.tables.persons import check_unit, number_persons
-from memberbound.tables.roles import Reading, Roles, Selection, selected
+from memberbound.tables.roles import Reading, Roles, Selection, select_by_role
 from memberbound.tables.table import Columns, Table, check_names
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def read_population(
         >>> table.values.shape, selection.columns
         ((2, 2), ('x0', 'x1'))
     """
-    with opened_table(source, database_table, encoding=encoding) as table:
+    with use_table(source, database_table, encoding=encoding) as table:
         frame, readings = table.frame, table.local.readings(roles=roles)
     if target is not None:
         table.choose(target)
@@ -58,7 +58,7 @@ def read_population(
     if columns is not None and target in table.choose(columns):
         raise InputError(f"columns must not hold the target {target!r}.")
     apart = () if target is None else (target,)
-    chosen = selected(readings, columns, apart=apart if unit is None else (*apart, unit))
+    chosen = select_by_role(readings, columns, apart=apart if unit is None else (*apart, unit))
     notes = [*table.header_notes, *chosen.notes]
     if unit is not None:
         frame, note = first_rows(frame, unit, table.name, used=(*chosen.columns, *apart))
@@ -173,7 +173,7 @@ def read_probabilities(source: object, encoding: str | None = None) -> FloatArra
     A file has one column, or one that is named ``probability`` or ``p``.
     """
     if isinstance(source, (str, os.PathLike)):
-        with opened_table(source, encoding=encoding) as table:
+        with use_table(source, encoding=encoding) as table:
             columns = table.columns
             named = list(columns)
             if len(columns) > 1:

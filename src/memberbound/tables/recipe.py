@@ -87,7 +87,7 @@ class Drop:
 
     def apply(self, series: Series) -> Series:
         """Return a constant column."""
-        return _labelled(series, np.zeros(len(series), dtype=np.int64), [OTHER])
+        return _apply_labels(series, np.zeros(len(series), dtype=np.int64), [OTHER])
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Bins:
         bins = Intervals.between_cuts(self.edges, closed="right", text=self._text)
         cells = Beside((bins, Absent(), Rest()))
         labels = [cells.label(cell) for cell in range(cells.count)]
-        return _labelled(series, cells.cell_of(Values.of(series, self.form)), labels)
+        return _apply_labels(series, cells.cell_of(Values.of(series, self.form)), labels)
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Generalise:
         """Return the group of every value."""
         codes, names = labels_of(series)
         table = {MISSING: MISSING} | dict(self.groups)
-        return _labelled(series, codes, [table.get(name, OTHER) for name in names])
+        return _apply_labels(series, codes, [table.get(name, OTHER) for name in names])
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Merge:
         """Return every value's own name or ``(other)``; a missing value is a category as well."""
         codes, names = labels_of(series)
         kept = set(self.kept)
-        return _labelled(series, codes, [name if name in kept else OTHER for name in names])
+        return _apply_labels(series, codes, [name if name in kept else OTHER for name in names])
 
 
 Rule = Keep | Drop | Bins | Merge | Generalise
@@ -179,7 +179,7 @@ class Pool:
         """Return the table with rare combinations pooled; the pooled columns become text."""
         import pandas as pd
 
-        texts = {c: _labelled(frame[c], *labels_of(frame[c])) for c in self.columns}
+        texts = {c: _apply_labels(frame[c], *labels_of(frame[c])) for c in self.columns}
         inside = np.zeros(len(frame), dtype=bool)
         if self.cells:
             listed = pd.MultiIndex.from_tuples(self.cells, names=self.columns)
@@ -214,7 +214,7 @@ class Recipe:
         """Return the coarsened table; columns the recipe does not know are left out."""
         import pandas as pd
 
-        frame = checked_frame(frame)
+        frame = check_frame(frame)
         rules = [(n, r) for n, r in self.rules if n in frame.columns or n not in self.optional]
         absent = [name for name, _ in rules if name not in frame.columns]
         if absent:
@@ -288,14 +288,14 @@ def _rule(entry: Mapping[str, Any]) -> Rule:
     return _RULES[kind](**{n: value for n, value in entry.items() if n not in ("name", "rule")})
 
 
-def _labelled(series: Series, codes: NDArray[np.int64], labels: Sequence[str]) -> Series:
+def _apply_labels(series: Series, codes: NDArray[np.int64], labels: Sequence[str]) -> Series:
     import pandas as pd
 
     texts = np.array([*labels, ""], dtype=object)[:-1]
     return pd.Series(texts[codes], index=series.index, name=series.name)
 
 
-def checked_frame(frame: object) -> DataFrame:
+def check_frame(frame: object) -> DataFrame:
     """Return a pandas table with distinct column names and single values."""
     import pandas as pd
 

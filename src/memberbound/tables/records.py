@@ -18,7 +18,7 @@ from memberbound.errors import InputError, MemberboundError
 from memberbound.files import large_array
 from memberbound.tables.columns import Values, declared_type
 from memberbound.tables.engine import identifier, literal, reading, size_in_bytes
-from memberbound.tables.opening import open_table, opened_table
+from memberbound.tables.opening import open_table, use_table
 from memberbound.tables.persons import Persons, check_unit
 from memberbound.tables.shards import Shards
 from memberbound.tables.spelling import Form
@@ -208,7 +208,7 @@ class StoredRecords(Records):
 
         batches = label_batches()
         first = next(batches)
-        copy = engine.copied(first.schema, itertools.chain([first], batches), secret=True)
+        copy = engine.write_batches(first.schema, itertools.chain([first], batches), secret=True)
         column, number = identifier(unit), engine.fresh("row")
         path = engine.folder / f"{engine.fresh('sorted')}.parquet"
         self.table.run(
@@ -275,7 +275,7 @@ def read_records(
     """
     if isinstance(source, Records):
         return source if columns is None else source.select(columns)
-    with opened_table(source, database_table, secret=True, encoding=encoding) as table:
+    with use_table(source, database_table, secret=True, encoding=encoding) as table:
         stored = table.stored_columns(None if columns is None else list(columns))
         values, types = {}, {}
         for name, column in stored.items():
@@ -284,7 +284,7 @@ def read_records(
     return Records(values, len(next(iter(values.values()))), table.name, types=types)
 
 
-def _streamed_records(
+def _stream_records(
     table: Table, forms: Mapping[str, Form], names: list[str], memory: int
 ) -> Records | None:
     """Return records that are read shard by shard, None if all of them fit into memory."""
@@ -342,7 +342,7 @@ def read_secret_columns(
         if spread is not None:
             records: Records | None = spread(table, every, names)
         else:
-            records = _streamed_records(table, every, names, limit)
+            records = _stream_records(table, every, names, limit)
             kept = records is not None
         if records is None:
             records = read_records(table, every, columns=names)
@@ -370,5 +370,5 @@ def column_names(
 ) -> tuple[list[str], str]:
     """Return the names of a table's columns, and the table's own."""
     # The rows may be secret: no value may make this fail.
-    with opened_table(source, database_table, secret=True, encoding=encoding) as table:
+    with use_table(source, database_table, secret=True, encoding=encoding) as table:
         return list(table.columns), table.name

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from memberbound.errors import InputError
 from memberbound.tables.engine import Engine, identifier, literal, reading
-from memberbound.tables.exact import stored_types
+from memberbound.tables.exact import query_types
 from memberbound.tables.spelling import BLANKS, DATE_SPELLINGS, DATE_TIME, GAPS, SPELLINGS, Form
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ _ANY_WAY = "|".join(
         rf"({'|'.join(DATE_SPELLINGS.values())}){DATE_TIME}",
     )
 )
-_BITS = {name: 1 << place for place, name in enumerate([*SPELLINGS, "other"])}
+_BITS = {name: 1 << index for index, name in enumerate([*SPELLINGS, "other"])}
 
 _ID_WORDS = {"id", "ids", "uuid", "guid", "key", "pk", "rowid", "identifier", "ssn", "nbr", "nr"}
 _ID_ENDS = _ID_WORDS | {"no", "number", "index"}
@@ -115,7 +115,7 @@ class Reading:
 OF_AN_ARRAY = Reading("number", "number")
 
 
-def checked_roles(roles: Roles, columns: Sequence[str], table: str) -> dict[str, Role]:
+def check_roles(roles: Roles, columns: Sequence[str], table: str) -> dict[str, Role]:
     """Return the roles that the user gave to columns of a table, or refuse one that is none."""
     if roles is not None and not isinstance(roles, Mapping):
         raise InputError(f"roles must map columns to roles, got {roles!r}.")
@@ -155,22 +155,22 @@ class _Facts:
         return self.rows >= fewest and self.distinct >= least * self.rows
 
 
-def inferred_roles(
+def infer_roles(
     engine: Engine, view: str, names: Sequence[str], separator: str | None, table: str
 ) -> dict[str, Reading]:
     """Infer the roles of columns of a view of the embedded engine.
 
     ``separator`` is that of the CSV file they come from, if any; ``table`` is the name in errors.
     """
-    types = stored_types(engine.connection, f"SELECT * FROM {view}")
+    types = query_types(engine.connection, f"SELECT * FROM {view}")
     kinds = {name: _kind(types[name]) for name in names}
     scanned = {name: kind for name, kind in kinds.items() if kind in _LOOKED_AT}
     with reading(table):
-        facts = _scanned(engine, view, scanned)
+        facts = _scan(engine, view, scanned)
     readings = {}
     for name, kind in kinds.items():
         if kind == "text":
-            readings[name] = _written(name, facts[name], separator)
+            readings[name] = _role_of_text(name, facts[name], separator)
         elif kind == "whole":
             readings[name] = _whole(name, facts[name])
         elif kind == "other":
@@ -210,7 +210,7 @@ def _kind(dtype: DuckDBPyType) -> str:
     return "other" if dtype.id in {"uuid", "blob"} else "opaque"
 
 
-def _looked_at(source: str, kinds: Mapping[str, str]) -> str:
+def _scanned_expressions(source: str, kinds: Mapping[str, str]) -> str:
     """Return what the one scan reads: the columns as v0, v1, …, and of text what is asked often.
 
     That is the text without blanks around it, as t0, and whether it is a sentence, as s0: written
@@ -218,42 +218,42 @@ def _looked_at(source: str, kinds: Mapping[str, str]) -> str:
     longer than the scan.
     """
     values, sentences = [], []
-    for place, (name, kind) in enumerate(kinds.items()):
-        values.append(f"{identifier(name)} AS v{place}")
-        sentences.append(f"v{place}")
+    for index, (name, kind) in enumerate(kinds.items()):
+        values.append(f"{identifier(name)} AS v{index}")
+        sentences.append(f"v{index}")
         if kind == "text":
-            values.append(f"{_present(name)} AS t{place}")
-            fits = f"regexp_full_match(t{place}, {literal(SPELLINGS['sentence'])})"
-            sentences.append(f"t{place}, {fits} AS s{place}")
+            values.append(f"{_present(name)} AS t{index}")
+            fits = f"regexp_full_match(t{index}, {literal(SPELLINGS['sentence'])})"
+            sentences.append(f"t{index}, {fits} AS s{index}")
     return f"(SELECT {', '.join(sentences)} FROM (SELECT {', '.join(values)} FROM {source}))"
 
 
-def _spelled(place: int) -> str:
+def _spelling_bit(index: int) -> str:
     """Return how a value of text is spelled, as one of the bits."""
     fits = {
-        spelling: f"regexp_full_match(t{place}, {literal(pattern)})"
+        spelling: f"regexp_full_match(t{index}, {literal(pattern)})"
         for spelling, pattern in SPELLINGS.items()
-    } | {"sentence": f"s{place}"}
+    } | {"sentence": f"s{index}"}
     cases = [f"WHEN {fit} THEN {_BITS[spelling]}" for spelling, fit in fits.items()]
     # After whole numbers, what most values are, so that few patterns are tried: plain decimals
     # (not of three places, which may be thousands), and texts spelled in none of these ways.
     cases[1:1] = [
-        f"WHEN regexp_full_match(t{place}, {literal(_DECIMAL)}) THEN {_BITS['point']}",
-        f"WHEN NOT regexp_full_match(t{place}, {literal(_ANY_WAY)}) THEN {_BITS['other']}",
+        f"WHEN regexp_full_match(t{index}, {literal(_DECIMAL)}) THEN {_BITS['point']}",
+        f"WHEN NOT regexp_full_match(t{index}, {literal(_ANY_WAY)}) THEN {_BITS['other']}",
     ]
     return f"CASE {' '.join(cases)} END"
 
 
-def _counted_facts(place: int, kind: str) -> str:
+def _facts_expression(index: int, kind: str) -> str:
     """Return what the one scan asks about a column: a list of five numbers."""
     numbers = "0, 0, 0"
     if kind == "text":
-        spelled = f"bit_or({_spelled(place)}) FILTER (t{place} NOT NULL)"
-        numbers = f"{spelled}, count(*) FILTER (s{place}), 0"
+        spelled = f"bit_or({_spelling_bit(index)}) FILTER (t{index} NOT NULL)"
+        numbers = f"{spelled}, count(*) FILTER (s{index}), 0"
     elif kind == "whole":
-        wide = f"CAST(v{place} AS HUGEINT)"
+        wide = f"CAST(v{index} AS HUGEINT)"
         numbers = f"0, min({wide}), max({wide})"
-    value = f"t{place}" if kind == "text" else f"v{place}"
+    value = f"t{index}" if kind == "text" else f"v{index}"
     return f"[count({value}), approx_count_distinct({_bytes(value, kind)}), {numbers}]"
 
 
@@ -269,7 +269,7 @@ def _bytes(column: str, kind: str) -> str:
     return f"encode({column})" if kind == "text" else column
 
 
-def _scanned(engine: Engine, view: str, kinds: Mapping[str, str]) -> dict[str, _Facts]:
+def _scan(engine: Engine, view: str, kinds: Mapping[str, str]) -> dict[str, _Facts]:
     """Count values and spellings, then the distinct values of what hardly repeats."""
     if not kinds:
         return {}
@@ -281,8 +281,8 @@ def _scanned(engine: Engine, view: str, kinds: Mapping[str, str]) -> dict[str, _
     lines: dict[str, list[int | None]] = {}
     for start in range(0, len(kinds), _AT_ONCE):
         some = dict(islice(kinds.items(), start, start + _AT_ONCE))
-        parts = [_counted_facts(place, kind) for place, kind in enumerate(some.values())]
-        answers = fetched(f"SELECT {', '.join(parts)} FROM {_looked_at(view, some)}")
+        parts = [_facts_expression(index, kind) for index, kind in enumerate(some.values())]
+        answers = fetched(f"SELECT {', '.join(parts)} FROM {_scanned_expressions(view, some)}")
         lines |= dict(zip(some, answers, strict=True))
     facts = {}
     for name, kind in kinds.items():
@@ -314,7 +314,9 @@ def _whole(name: str, facts: _Facts) -> Reading:
     if not facts.rows:
         return Reading("category", "number")
     if "long" in facts.spellings:
-        role: Role = "identifier" if facts.share(_DISTINCT) or _named(name, facts) else "category"
+        role: Role = (
+            "identifier" if facts.share(_DISTINCT) or _role_from_name(name, facts) else "category"
+        )
         return Reading(role, "number", whole=True)
     expected = facts.rows * (facts.rows - 1) / (2 * max(facts.span, 1))
     repeats = facts.rows - facts.distinct
@@ -323,11 +325,11 @@ def _whole(name: str, facts: _Facts) -> Reading:
         and expected >= _REPEATS
         and repeats <= _REPEATS_LEFT * expected
     )
-    role = "identifier" if dense or _named(name, facts) else "number"
+    role = "identifier" if dense or _role_from_name(name, facts) else "number"
     return Reading(role, "number", whole=True)
 
 
-def _named(name: str, facts: _Facts) -> bool:
+def _role_from_name(name: str, facts: _Facts) -> bool:
     return facts.share(_DISTINCT_NAMED) and says_identifier(name)
 
 
@@ -363,7 +365,7 @@ def fewest_persons(name: str) -> int | None:
     return _FEWEST_PERSONS if says_identifier(name) else None
 
 
-def _written(name: str, facts: _Facts, separator: str | None) -> Reading:
+def _role_of_text(name: str, facts: _Facts, separator: str | None) -> Reading:
     """A column of text, by how all its values are spelled."""
     seen = facts.spellings
     if not seen:
@@ -417,7 +419,7 @@ class Selection:
         return (f"What is trained on the table does not see the columns left out: {names}.",)
 
 
-def selected(
+def select_by_role(
     readings: dict[str, Reading],
     columns: str | Sequence[str] | None,
     *,
@@ -448,7 +450,7 @@ def selected(
                     f"{', '.join(map(repr, left))} as identifiers or free text."
                 )
             chosen, left = kept, [c for c in left if c not in kept]
-    notes = [_left_note(c, readings[c]) for c in left]
+    notes = [_omission_note(c, readings[c]) for c in left]
     words = {"identifier": "looks like an identifier"} | ({"text": "is free text"} if texts else {})
     notes += [
         f"column {name!r} {words[readings[name].role]}; with it hardly any two rows are the same"
@@ -458,7 +460,7 @@ def selected(
     return Selection(tuple(chosen), tuple(left), readings, tuple(notes))
 
 
-def _left_note(name: str, reading: Reading) -> str:
+def _omission_note(name: str, reading: Reading) -> str:
     what = "an identifier" if reading.role == "identifier" else "free text"
     if reading.given:
         return f"column {name!r} is left out as {what}"

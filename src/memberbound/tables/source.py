@@ -65,11 +65,11 @@ from memberbound.tables.engine import (
     literal,
     one_sentence,
 )
-from memberbound.tables.exact import exact_schema, from_pandas, moved_columns
+from memberbound.tables.exact import exact_schema, from_pandas, lossless_expressions
 from memberbound.tables.foreign_files import (
     FOREIGN_ENDINGS,
     foreign_rows,
-    picked_table,
+    pick_table,
     sqlite_rows,
 )
 
@@ -162,16 +162,16 @@ def _typed_view(engine: Engine, path: Path, table: str | None, *, secret: bool) 
     if suffix in _DATABASE:
         if not _magic(path).startswith(_SQLITE):
             return _duckdb(engine, path, table)
-        return engine.copied(*sqlite_rows(path, table, secret=secret), secret=secret)
+        return engine.write_batches(*sqlite_rows(path, table, secret=secret), secret=secret)
     if suffix in FOREIGN_ENDINGS:
-        return engine.copied(*foreign_rows(path, table, secret=secret), secret=secret)
+        return engine.write_batches(*foreign_rows(path, table, secret=secret), secret=secret)
     _refuse_inner_table(path, table)
     if suffix in _PARQUET:
         return _parquet(engine, [path], secret=secret)
     if suffix in _ARROW:
         return _arrow_file(engine, path, secret=secret)
     if suffix == ".npy":
-        return _array(engine, stored_array(path), str(path), secret=secret)
+        return _array(engine, open_array(path), str(path), secret=secret)
     raise InputError(f"{path} must end in one of {_KNOWN}.{CONVERSIONS.get(suffix, '')}")
 
 
@@ -255,7 +255,7 @@ def _parquet(
                     yield from _without_nanoseconds(coarse, fine, old)
 
     with pq.ParquetFile(paths[0], coerce_int96_timestamp_unit="us") as file:
-        return engine.copied(file.schema_arrow, batches(), secret=secret)
+        return engine.write_batches(file.schema_arrow, batches(), secret=secret)
 
 
 def _without_nanoseconds(
@@ -294,7 +294,7 @@ def _arrow_file(engine: Engine, path: Path, *, secret: bool) -> str:
     if _magic(path).startswith(b"FEA1"):
         raise InputError(f"{path} is in the first Feather format; save it again as version 2.")
     with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
-        return engine.copied(stream.schema, _sound(stream), secret=secret)
+        return engine.write_batches(stream.schema, _sound(stream), secret=secret)
 
 
 def _sound(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -312,7 +312,7 @@ def _sound(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def stored_array(path: Path) -> NDArray[np.generic]:
+def open_array(path: Path) -> NDArray[np.generic]:
     """Return the array of a ``.npy`` file, not yet read into memory."""
     import numpy as np
 
@@ -353,7 +353,7 @@ def _array(engine: Engine, array: NDArray[np.generic], name: str, *, secret: boo
 
     kind = pa.array(np.asarray(array[:1]).ravel()).type
     schema = pa.schema([(column, kind) for column in names])
-    return engine.copied(schema, blocks(), secret=secret)
+    return engine.write_batches(schema, blocks(), secret=secret)
 
 
 def object_view(engine: Engine, source: object, *, secret: bool = False) -> str:
@@ -367,12 +367,14 @@ def object_view(engine: Engine, source: object, *, secret: bool = False) -> str:
     if hasattr(source, "get_fragments"):
         dataset = cast("pads.Dataset", source)
         batches = dataset.to_batches(batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1)
-        return engine.copied(dataset.schema, _sound(batches), secret=secret)
+        return engine.write_batches(dataset.schema, _sound(batches), secret=secret)
     if isinstance(source, duckdb.DuckDBPyRelation):
         types = dict(zip(source.columns, source.types, strict=True))
-        source = source.project(moved_columns(types, "the relation")).to_arrow_reader(BATCH_ROWS)
+        source = source.project(lossless_expressions(types, "the relation")).to_arrow_reader(
+            BATCH_ROWS
+        )
     if isinstance(source, pa.RecordBatchReader):
-        return engine.copied(source.schema, source, secret=secret)
+        return engine.write_batches(source.schema, source, secret=secret)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     elif hasattr(source, "iloc") and hasattr(source, "columns"):  # pandas, not imported for this
@@ -399,8 +401,8 @@ def _duckdb(engine: Engine, path: Path, table: str | None) -> str:
         "SELECT table_schema, table_name, table_type = 'BASE TABLE' FROM information_schema.tables "
         f"WHERE table_catalog = {literal(catalog)} ORDER BY ALL"
     ).fetchall()
-    places = {n if s == "main" else f"{s}.{n}": ((s, n), stored) for s, n, stored in tables}
-    schema, name = picked_table(path, table, places)
+    locations = {n if s == "main" else f"{s}.{n}": ((s, n), stored) for s, n, stored in tables}
+    schema, name = pick_table(path, table, locations)
     return engine.view(f"SELECT * FROM {'.'.join(map(identifier, (catalog, schema, name)))}")
 
 

@@ -117,11 +117,11 @@ _DATES = tuple(
 )
 
 
-def checked_format(text: str) -> Form:
+def check_format(text: str) -> Form:
     """Return a format of ``strptime`` unchanged; refuse one that does not give a whole date.
 
     Examples:
-        >>> checked_format("%d.%m.%Y")
+        >>> check_format("%d.%m.%Y")
         '%d.%m.%Y'
     """
     moment = datetime(2001, 12, 31, tzinfo=UTC)

@@ -34,10 +34,10 @@ from memberbound.tables.engine import (
     reading,
 )
 from memberbound.tables.exact import (
-    compiled_rows,
-    fetched_columns,
-    moved_columns,
-    stored_types,
+    compile_rows,
+    fetch_expressions,
+    lossless_expressions,
+    query_types,
 )
 from memberbound.tables.objects import (
     array_frame,
@@ -51,9 +51,9 @@ from memberbound.tables.roles import (
     OF_AN_ARRAY,
     Reading,
     Roles,
-    checked_roles,
+    check_roles,
     fewest_persons,
-    inferred_roles,
+    infer_roles,
     overridden,
 )
 from memberbound.tables.source import object_view, refuse_cut
@@ -160,7 +160,7 @@ class Table(ABC):
         """This table on the embedded engine."""
 
     @abstractmethod
-    def embedded(self, engines: LazyEngine | None = None, columns: Columns = None) -> EmbeddedTable:
+    def embed(self, engines: LazyEngine | None = None, columns: Columns = None) -> EmbeddedTable:
         """Return this table on an embedded engine (by default any), copied if need be."""
 
     def check_exact(self) -> None:  # noqa: B027 (most tables are exact)
@@ -171,7 +171,7 @@ class Table(ABC):
     def types(self, columns: Iterable[str]) -> dict[str, DuckDBPyType]:
         """Return the types of columns, if they are on DuckDB."""
         assert self.connection is not None
-        types = stored_types(self.connection, self.query)
+        types = query_types(self.connection, self.query)
         return {name: types[name] for name in columns}
 
     def choose(self, columns: Columns) -> list[str]:
@@ -203,16 +203,16 @@ class Table(ABC):
         names = self.choose(columns)
         copy = LazyEngine(self.engines.memory_limit) if engines is None else engines
 
-        def copied() -> str:
-            moved = moved_columns(self.types(names), self.name)
+        def copy_rows() -> str:
+            moved = lossless_expressions(self.types(names), self.name)
             rows = connection.sql(f"SELECT {moved} FROM ({self.query}) AS stored_rows")
             stream = rows.to_arrow_reader(BATCH_ROWS)
-            return copy.start().copied(stream.schema, stream, secret=self.secret)
+            return copy.start().write_batches(stream.schema, stream, secret=self.secret)
 
         return ViewTable(
             self.name,
             tuple(names),
-            self.run(copied),
+            self.run(copy_rows),
             engines=copy,
             owns_engine=engines is None,
             path=self.path,
@@ -259,7 +259,7 @@ class Table(ABC):
             {'who': 'identifier', 'paid': 'number'}
         """
         names = self.choose(columns)
-        given = checked_roles(roles, self.columns, self.name)
+        given = check_roles(roles, self.columns, self.name)
         unknown = [name for name in names if name not in self.inferred]
         if unknown:
             self.inferred |= self._infer(unknown)
@@ -306,7 +306,7 @@ class Table(ABC):
             )
         return values
 
-    def parsed(self) -> MemoryTable:
+    def parse(self) -> MemoryTable:
         """Return these rows with numbers as numbers and dates as time stamps, and their roles."""
         import pandas as pd
 
@@ -378,14 +378,14 @@ class EmbeddedTable(Table):
         return self.engine.backend.table(self.view)
 
     def _infer(self, names: list[str]) -> dict[str, Reading]:
-        return inferred_roles(self.engine, self.view, names, self.separator, self.name)
+        return infer_roles(self.engine, self.view, names, self.separator, self.name)
 
     @property
     def local(self) -> EmbeddedTable:
         """This table."""
         return self
 
-    def embedded(self, engines: LazyEngine | None = None, columns: Columns = None) -> EmbeddedTable:
+    def embed(self, engines: LazyEngine | None = None, columns: Columns = None) -> EmbeddedTable:
         """Return this table, or a copy of columns on another engine."""
         if engines is None or engines is self.engines:
             return self
@@ -419,7 +419,7 @@ class EmbeddedTable(Table):
 
         ``limit`` is a clause of SQL (``LIMIT 10 OFFSET 5``).
         """
-        chosen = fetched_columns(self.types(self.choose(columns)))
+        chosen = fetch_expressions(self.types(self.choose(columns)))
         select = f"SELECT {chosen} FROM ({self.query}) AS stored_rows {limit}"
         return self.engine.connection.sql(select).to_arrow_reader(_BATCH_ROWS)
 
@@ -467,7 +467,7 @@ class MemoryTable(EmbeddedTable):
             if not is_pandas(self.memory):
                 raise
             view = object_view(self.engine, label_mixed_columns(self.frame))
-        return inferred_roles(self.engine, view, names, self.separator, self.name)
+        return infer_roles(self.engine, view, names, self.separator, self.name)
 
     def _read_frame(self) -> DataFrame:
         if self.is_array:
@@ -563,7 +563,7 @@ class IbisTable(Table):
     @property
     def query(self) -> str:
         """SQL for the rows, if they are on DuckDB."""
-        return compiled_rows(self.source)
+        return compile_rows(self.source)
 
     def _read_expr(self) -> ir.Table:
         return self.source
@@ -584,9 +584,9 @@ class IbisTable(Table):
     @cached_property
     def local(self) -> EmbeddedTable:
         """A copy on the embedded engine."""
-        return self.embedded()
+        return self.embed()
 
-    def embedded(self, engines: LazyEngine | None = None, columns: Columns = None) -> EmbeddedTable:
+    def embed(self, engines: LazyEngine | None = None, columns: Columns = None) -> EmbeddedTable:
         """Copy columns to an embedded engine."""
         if self.connection is None:
             raise InputError(
@@ -615,7 +615,7 @@ class IbisTable(Table):
         try:
             with reading(self.name):
                 view = object_view(engine, fetched)
-            return inferred_roles(engine, view, names, None, self.name)
+            return infer_roles(engine, view, names, None, self.name)
         finally:
             engine.close()
 

@@ -13,7 +13,7 @@ from memberbound.declarations import Encoding, InputFile, Names, Option, Rates, 
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.learners.learner import attribute_named
 from memberbound.quantities import percent
-from memberbound.tables.opening import opened_table
+from memberbound.tables.opening import use_table
 from memberbound.verbs.audit_answer import (
     RATES,
     RecordsAnswer,
@@ -136,7 +136,7 @@ def audit_table(
     chosen = [columns] if isinstance(columns, str) else columns
 
     def read(source: object) -> DataFrame:
-        with opened_table(source, encoding=encoding) as table:
+        with use_table(source, encoding=encoding) as table:
             names = [c for c in table.columns if chosen is None or c in chosen]
             if not names:
                 raise InputError(f"{table.name} must have one of the columns, got none.")

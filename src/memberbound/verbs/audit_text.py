@@ -49,8 +49,8 @@ from memberbound.files import (
 from memberbound.learners.adapters import WEIGHTS_FILE, is_adapter, merge_adapter
 from memberbound.limits import Part, Success
 from memberbound.quantities import significant
-from memberbound.release.saving import certificate_path, verified
-from memberbound.tables.opening import opened_table
+from memberbound.release.saving import certificate_path, check_certificate
+from memberbound.tables.opening import use_table
 from memberbound.verbs.audit_answer import (
     RATES,
     RecordsAnswer,
@@ -261,7 +261,7 @@ def audit_text(
             if value is not None and name not in ("texts", "canaries"):
                 raise InputError(f"{name} belongs to lm; with tokens it must be left out.")
         documents = _documents_of_tokens(sources, text)
-        with opened_table(tokens) as table:
+        with use_table(tokens) as table:
             scores = score_tokens(table, None if documents is None else dict(documents[text]))
     answer = _audit_documents(
         scores, documents, text, attacks=chosen, by=by, confidence=sure, fpr=rates, seed=start
@@ -366,7 +366,7 @@ def _score_with_model(
     with PrivateFolder() as folder:
         path = folder / "tokens.parquet" if token_file is None else token_file
         write_atomically(path, write, force, private=True)
-        with opened_table(path) as table:
+        with use_table(path) as table:
             return score_tokens(table, dict(documents))
 
 
@@ -375,7 +375,7 @@ def _certified_mu(folder: Path) -> float | None:
     weights = folder / WEIGHTS_FILE
     if not certificate_path(weights).is_file():
         return None
-    curve = verified(weights).get("curve")
+    curve = check_certificate(weights).get("curve")
     mu = curve.get("mu_upper") if isinstance(curve, dict) else None
     return float(mu) if isinstance(mu, (int, float)) else None
 

@@ -13,7 +13,7 @@ from memberbound.answers import INTERNAL, Answer, computed
 from memberbound.declarations import DatabaseTable, Encoding, Force, OutputFile, Table
 from memberbound.files import check_output, write_text
 from memberbound.games import NeighbourGame
-from memberbound.tables.opening import opened_table, path_of
+from memberbound.tables.opening import path_of, use_table
 
 _HEAD = """\
 # What is public about the columns, for: memberbound protect FILE --target COL --bounds THIS
@@ -129,7 +129,7 @@ def bounds(
     """
     if out is not None:
         check_output(Path(out), formats=(".yaml", ".yml"), source=path_of(table), force=force)
-    with opened_table(table, database_table, encoding=encoding) as opened:
+    with use_table(table, database_table, encoding=encoding) as opened:
         readings = opened.local.readings()
     kinds: dict[str, str] = {name: reading.role for name, reading in readings.items()}
     forms = {n: r.form for n, r in readings.items() if r.role in ("number", "date")}

@@ -221,23 +221,23 @@ def certify(
     if unit is not None and reference is not None:
         raise InputError("a reference must be counted by rows, so unit must be left out.")
     from memberbound.tables.counting import (
-        chosen_columns,
         count_pair_profile,
         count_profile,
+        select_columns,
         write_records,
     )
-    from memberbound.tables.opening import opened_table
+    from memberbound.tables.opening import use_table
     from memberbound.tables.references import reference_notes
 
-    with opened_table(table, database_table, encoding=encoding) as opened:
-        selection = chosen_columns(opened, columns, roles, unit)
+    with use_table(table, database_table, encoding=encoding) as opened:
+        selection = select_columns(opened, columns, roles, unit)
         chosen = list(selection.columns)
         joint = None
         shared: tuple[str, ...] = ()
         if reference is None:
             profile = count_profile(opened, chosen, unit)
         else:
-            with opened_table(reference, beside=opened, encoding=encoding) as other:
+            with use_table(reference, beside=opened, encoding=encoding) as other:
                 joint = JointProfile(*count_pair_profile(opened, other, chosen))
                 shared = reference_notes(opened, other, chosen, joint)
             profile = joint.training()

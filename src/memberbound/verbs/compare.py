@@ -13,7 +13,7 @@ from memberbound.games import SubsetGame
 from memberbound.quantities import Mark, marked, vacuous
 from memberbound.report import words
 from memberbound.report.model import LABELS, RECORDS, Report, SandwichRow, Subject
-from memberbound.report.publication import checked_report
+from memberbound.report.publication import load_report
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def _numbers(row: SandwichRow | None) -> RowNumbers | None:
     return RowNumbers(row.game, row.accuracy_lower, row.accuracy_estimate, upper)
 
 
-def _summarized(report: Report) -> StudySummary:
+def _summarize(report: Report) -> StudySummary:
     best, worst = report.recommended, report.row_of("model", "worst")
     upper = None if best is None else best.accuracy_upper
     return StudySummary(
@@ -129,7 +129,7 @@ class Comparison(Answer):
     def history(self) -> tuple[StudySummary, ...]:
         """One line per study, the oldest first."""
         reports = (*self.earlier, self.before, self.after)
-        return tuple(map(_summarized, sorted(reports, key=lambda report: report.run.started)))
+        return tuple(map(_summarize, sorted(reports, key=lambda report: report.run.started)))
 
     @computed
     def sentence(self) -> str:
@@ -137,7 +137,7 @@ class Comparison(Answer):
         both = (self.before, self.after)
         then, now = (words()["levels"][report.verdict.level] for report in both)
         level = f"The verdict is still “{now}”" if then == now else f"“{then}” became “{now}”"
-        promise = " → ".join(str(_promised(report)) for report in both)
+        promise = " → ".join(str(_promise(report)) for report in both)
         sentence = f"{level}; the best promise for {words()['whom']}: {promise}."
         if not self.same_data:
             sentence += " The tables are different."
@@ -174,7 +174,7 @@ def _line(name: str, kind: str, before: str, after: str) -> str:
     return f"{name:<27}{kind:<10}{before:>18}{after:>20}"
 
 
-def _promised(report: Report) -> Mark:
+def _promise(report: Report) -> Mark:
     """Return the certificate of the recommended remedy, or that there is none."""
     best = report.recommended
     return marked(None if best is None else best.accuracy_upper, "certificate")
@@ -201,6 +201,4 @@ def compare(
         memberbound compare b.json c.json --earlier a.json --json
     """
     older: Sequence[object] = () if earlier is None else earlier
-    return Comparison(
-        checked_report(before), checked_report(after), tuple(checked_report(r) for r in older)
-    )
+    return Comparison(load_report(before), load_report(after), tuple(load_report(r) for r in older))

@@ -296,9 +296,9 @@ class Explanation(Answer, Limited):
     def sentence(self) -> str:
         """A sentence that a lawyer understands, with every number rounded to the safe side."""
         who, size = member_name(self.parameters.unit), self.parameters.records
-        whose, place = f"a {who}'s membership", f"that {who}"
+        whose, subject = f"a {who}'s membership", f"that {who}"
         if size is not None:
-            whose, place = f"the membership of {size} {who}s together", f"these {size} {who}s"
+            whose, subject = f"the membership of {size} {who}s together", f"these {size} {who}s"
         lead = f"With {self.setting}, "
         if self.target is not None:
             lead = f"To keep {self.target}, use {self.setting}: then "
@@ -322,7 +322,7 @@ class Explanation(Answer, Limited):
                 f"identifies at most {percent(self.tpr_upper[repr(alpha)], 'upper')} of the "
                 "members."
             )
-        other = f"the same data without {place}"
+        other = f"the same data without {subject}"
         if self.adjacency == "replace-one":
             other = f"another {who} in its place" if size is None else "others in their place"
         every = f"every {who}" if size is None else f"all {size} {who}s"

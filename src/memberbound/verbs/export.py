@@ -20,7 +20,7 @@ from memberbound.files import check_output, write_atomically
 from memberbound.games import NeighbourGame, SubsetGame
 from memberbound.leaves import load_leaf
 from memberbound.report import words
-from memberbound.report.decision import SIZES, dpia_annex, promised, render_decision
+from memberbound.report.decision import SIZES, describe_promise, dpia_annex, render_decision
 from memberbound.report.model import Report
 from memberbound.report.page import render
 from memberbound.report.printing import find_browser, page_count, print_pdf
@@ -44,7 +44,7 @@ class Format:
 
 
 def _card(case: Case) -> str:
-    return str(load_leaf("evidence").model_card(case.published, case.stated(public=True)))
+    return str(load_leaf("evidence").model_card(case.published, case.statements(public=True)))
 
 
 def _registry_entry(case: Case) -> str:
@@ -123,38 +123,38 @@ class Export(Answer):
     @cached_property
     def game(self) -> NeighbourGame | SubsetGame:
         """The game of the exported promise or study."""
-        what = self.exported
+        what = self.source_for
         return what.subset_game if isinstance(what, Report) else what.game
 
     @cached_property
     def theorems(self) -> tuple[str, ...]:
         """Theorems behind the numbers."""
-        what = self.exported
+        what = self.source_for
         return what.theorems if isinstance(what, Report) else what.promise.theorems
 
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
         """Assumptions behind the numbers."""
-        return self.exported.assumptions
+        return self.source_for.assumptions
 
     @computed
     def audience(self) -> Literal["public", "owner"]:
         """Readers of the export."""
-        return "public" if isinstance(self.exported, Publication) else "owner"
+        return "public" if isinstance(self.source_for, Publication) else "owner"
 
     @computed
     def status(self) -> str | None:
         """Whether every step of the study has an answer (owner only)."""
-        return self.exported.status if isinstance(self.exported, Report) else None
+        return self.source_for.status if isinstance(self.source_for, Report) else None
 
     @computed
     def report_version(self) -> str:
         """The version of memberbound that made the source."""
-        return self.exported.version
+        return self.source_for.version
 
     def summary(self) -> str:
         """Return a short text about the export and its place."""
-        what, name = self.exported, EXPORT_FORMATS[self.format].name
+        what, name = self.source_for, EXPORT_FORMATS[self.format].name
         if isinstance(what, Report):
             lines = [f"{name} of a {what.status} study: {self.promise or what.verdict.sentence}"]
             lines.append(words()["owner_only"])
@@ -223,22 +223,22 @@ def export(
         memberbound export report.json --format pdf --out report.pdf
     """
     chosen = EXPORT_FORMATS[one_of("format", format, tuple(EXPORT_FORMATS))]
-    place = None if out is None else os.fspath(out)
+    destination = None if out is None else os.fspath(out)
     if not chosen.endings:
         case = Case.of(report, release, about)
-        exported = case.exported(chosen.audience)
+        exported = case.source_for(chosen.audience)
         runs = load_leaf("mlflow")
         if isinstance(exported, Publication):
-            entry = runs.published_entry(exported, case.stated(public=True))
+            entry = runs.published_entry(exported, case.statements(public=True))
         else:
-            entry = runs.owner_entry(exported, case.stated())
-        return Export(format, exported, **runs.log_entry(entry, place))
-    if place is None:
+            entry = runs.owner_entry(exported, case.statements())
+        return Export(format, exported, **runs.log_entry(entry, destination))
+    if destination is None:
         raise InputError(f"out must be given with format {format!r}: the file to write.")
-    target = check_output(place, formats=chosen.endings, force=force)
+    target = check_output(destination, formats=chosen.endings, force=force)
     browser = find_browser() if target.suffix.lower() == ".pdf" else None
     case = Case.of(report, release, about)
-    exported = case.exported(chosen.audience)
+    exported = case.source_for(chosen.audience)
     if browser is None:
         maker = chosen.text or render_decision
         content, pages = maker(case).encode("utf-8"), None
@@ -249,13 +249,13 @@ def export(
     write_atomically(target, lambda draft: draft.write_bytes(content), force, private=private)
     # A record about a given model states measurements, not the promise of a remedy.
     about_release = chosen.audience == "source" and (format != "sacro" or case.file is not None)
-    promise = promised(case)[0] if about_release else None
+    promise = describe_promise(case)[0] if about_release else None
     return Export(format, exported, promise, str(out), pages=pages)
 
 
 def _print_report(case: Case, browser: str) -> bytes:
     least = 2 if case.studied.complete else 1
-    return print_pdf(render(case.studied, stated=case.stated()), browser=browser, least=least)
+    return print_pdf(render(case.studied, stated=case.statements()), browser=browser, least=least)
 
 
 def _print_decision(case: Case, browser: str) -> bytes:

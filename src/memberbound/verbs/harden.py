@@ -61,11 +61,11 @@ from memberbound.tables.coarsening import (
     read_hierarchy,
 )
 from memberbound.tables.columns import Values
-from memberbound.tables.opening import opened_table, path_of
+from memberbound.tables.opening import path_of, use_table
 from memberbound.tables.public_rows import check_target_role, first_rows
-from memberbound.tables.recipe import Recipe, checked_frame
+from memberbound.tables.recipe import Recipe, check_frame
 from memberbound.tables.references import reference_notes, rows_in_common
-from memberbound.tables.roles import Reading, selected
+from memberbound.tables.roles import Reading, select_by_role
 from memberbound.tables.table import Table as OpenTable
 from memberbound.tables.table import check_names
 
@@ -283,13 +283,13 @@ def harden(
         else check_output(Path(recipe), name="recipe", formats=(".json",), force=force)
     )
     targets = () if target is None else (target,)
-    with opened_table(table, database_table, encoding=encoding) as opened:
+    with use_table(table, database_table, encoding=encoding) as opened:
         named = None if columns is None else (*opened.choose(columns), *targets)
         frame = _read(opened, named, unit, targets)
         used = (*targets, *wish.keep, *wish.edges, *wish.hierarchies)
         check_names(used, list(frame.columns), opened.name)
         other_source = opened if reference is None else reference
-        with opened_table(other_source, beside=opened, encoding=encoding) as fitted:
+        with use_table(other_source, beside=opened, encoding=encoding) as fitted:
             other = None if reference is None else _read(fitted, list(frame.columns), unit)
             fitting, others = _split_rows(frame, other, wish.seed)
             # Infer roles from the fitting rows: a released row must not change the recipe (X18).
@@ -301,7 +301,7 @@ def harden(
                 shared = reference_notes(opened, fitted, list(frame.columns), joint)
     if target is not None:
         check_target_role(target, readings[target])
-    selection = selected(
+    selection = select_by_role(
         readings,
         columns,
         apart=targets,
@@ -374,7 +374,7 @@ def _read(
     frame = table.frame
     if unit is not None:
         frame, _ = first_rows(frame, unit, table.name, used=used)
-    frame = checked_frame(frame)
+    frame = check_frame(frame)
     if len(frame) < _LEAST_ROWS:
         raise InputError(f"{table.name} must have at least {_LEAST_ROWS} rows, got {len(frame)}.")
     if columns is None:

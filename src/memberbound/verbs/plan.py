@@ -161,11 +161,11 @@ def plan(
             law = read_probabilities(probabilities, encoding)
         return _plan_for_law(security, record_leak, game, law, uniform)
     fraction("confidence", confidence, open_left=True, open_right=True)
-    from memberbound.tables.counting import chosen_columns, count_profile
-    from memberbound.tables.opening import opened_table
+    from memberbound.tables.counting import count_profile, select_columns
+    from memberbound.tables.opening import use_table
 
-    with opened_table(table, database_table, encoding=encoding) as opened:
-        selection = chosen_columns(opened, columns, roles, unit)
+    with use_table(table, database_table, encoding=encoding) as opened:
+        selection = select_columns(opened, columns, roles, unit)
         profile = count_profile(opened, list(selection.columns), unit)
     needed = smallest_n_for_table(profile, security, record_leak, confidence)
     covered = (

@@ -76,7 +76,7 @@ from memberbound.subset.record_bounds import (
     Solution,
     average_success,
 )
-from memberbound.tables.opening import opened_table, path_of
+from memberbound.tables.opening import path_of, use_table
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.table import Table as OpenTable
 
@@ -642,6 +642,6 @@ def _matrix(source: Any, encoding: str | None) -> FloatArray:
     """Read the candidates from an all-numeric table."""
     if source is None:
         raise InputError("the exponential mechanism needs candidates.")
-    with opened_table(source, encoding=encoding) as table:
+    with use_table(source, encoding=encoding) as table:
         columns = None if table.is_array else table.columns
         return read_population(table, columns, numeric=True)[0].values

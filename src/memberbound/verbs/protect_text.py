@@ -237,11 +237,11 @@ def protect_text(
     if canaries is not None:
         number = whole_number("canaries", canaries, at_least=_FEWEST_CANARIES)
         source = source_from_seed(insecure_seed)
-        drawn = files.stored_canaries(target, resume=resume)
+        drawn = files.load_canaries(target, resume=resume)
         drawn = drawn or leaf.draw_canaries(tokenizer, number, source)
         files.store_canaries(target, drawn, resume=resume)
         documents = drawn.insert(documents)
-    size = leaf.checked_length(model, length)
+    size = leaf.check_length(model, length)
     training = leaf.default_training(
         documents.records,
         eta,
@@ -253,7 +253,7 @@ def protect_text(
     )
     if ledger is not None and training.sample_rate < 1.0:
         training = leaf.whole_samples(training, given=sample_rate)
-    records = leaf.coded_records(tokenizer, documents, size)
+    records = leaf.tokenize_records(tokenizer, documents, size)
     stages = _stages(progress)
     run = leaf.TextRun(model, training, records, eta, unit, insecure_seed)
     settings = {

@@ -308,13 +308,13 @@ def reproduce(
     left_out = []
     for one in wanted:
         try:
-            run = one.prepared(source)
+            run = one.prepare(source)
         except papers.MissingDataError as missing:
             if len(wanted) == 1:
                 raise
             left_out.append({"id": one.id, "title": one.title, "reason": str(missing)})
         else:
-            ready.append((one, run, papers.chosen_settings(run, one.id, n, settings)))
+            ready.append((one, run, papers.select_settings(run, one.id, n, settings)))
     folder = None if out is None else _folder(out)
     parts = []
     for index, (one, run, chosen) in enumerate(ready):

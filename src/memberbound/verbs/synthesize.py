@@ -338,7 +338,7 @@ def synthesize(
             ledger, "synthesize", "synthetic table", eta, out, table=source
         ) as reserve:
             model = fit_synthetic(
-                records.select(rules.measured(records.columns)),
+                records.select(rules.select_measured(records.columns)),
                 eta=eta,
                 bounds=public,
                 target=target,

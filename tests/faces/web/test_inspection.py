@@ -141,8 +141,8 @@ def test_a_parquet_file_with_a_damaged_footer_is_read_or_refused(tmp_path):
     refusals = []
     for _ in range(40):
         damaged = bytearray(sound)
-        for place in rng.integers(1, length, 2):
-            damaged[-8 - place] = rng.integers(256)
+        for index in rng.integers(1, length, 2):
+            damaged[-8 - index] = rng.integers(256)
         path.write_bytes(damaged)
         try:
             looked_at(path)

@@ -266,7 +266,7 @@ def full(*_given, **_named):
 
 def kept(client):
     state = client.app.state.server
-    return sorted(p for place in (state.uploads, state.jobs) for p in place._folder.rglob("*"))
+    return sorted(p for store in (state.uploads, state.jobs) for p in store._folder.rglob("*"))
 
 
 @pytest.mark.parametrize("what", ["upload", "job"])

@@ -43,8 +43,8 @@ def clipboard(context: Any) -> Iterator[None]:
 def visit(open_page: Open, served: str) -> Open:
     """Open a page of the calculator by the part of the address after ``#``."""
 
-    def visit_(place: str, **options: Any) -> Any:
-        page = open_page(f"{served}/#{place}", **options)
+    def visit_(route: str, **options: Any) -> Any:
+        page = open_page(f"{served}/#{route}", **options)
         page.set_default_timeout(120_000)  # a busy machine is no bug
         page.locator(".page").wait_for()
         return page
@@ -67,10 +67,10 @@ def turn(tab: Any, served: str) -> Iterator[Open]:
     """Go to a page by the part of the address after ``#``, as a link within the calculator does."""
     stop = listened(tab, served)
 
-    def turn_(place: str) -> Any:
+    def turn_(route: str) -> Any:
         tab.set_viewport_size({"width": 1400, "height": 900})
         # From another page, so that nothing of what is awaited is in sight yet.
-        for part in ("/study", place):
+        for part in ("/study", route):
             tab.evaluate("(place) => { location.hash = place; }", part)
             tab.locator(f".page[data-page={part[1:].split('?')[0]}]").wait_for()
         return tab
@@ -201,8 +201,8 @@ NOTIONS = {
 
 def test_explain_reads_every_notion(turn: Open) -> None:
     page = turn("/explain")
-    for place, options in NOTIONS.items():
-        page.evaluate("(place) => { location.hash = place; }", f"/explain?{place}")
+    for query, options in NOTIONS.items():
+        page.evaluate("(place) => { location.hash = place; }", f"/explain?{query}")
         expected = memberbound.explain(**options)
         settled(page, expected.sentence)
         cells = [plainly(text) for text in page.locator(".results td").all_inner_texts()]
@@ -632,9 +632,9 @@ PLACES = {
 def test_pages_are_for_everybody(visit: Open, width: int, scheme: str) -> None:
     page = visit("/explain", width=width, scheme=scheme)
     answered(page)
-    for name, place in PLACES.items():
-        page.evaluate("(place) => { location.hash = place; }", place)
-        page.locator(f".page[data-page={place[1:].split('?')[0]}]").wait_for()
+    for name, route in PLACES.items():
+        page.evaluate("(place) => { location.hash = place; }", route)
+        page.locator(f".page[data-page={route[1:].split('?')[0]}]").wait_for()
         if name in ("explain", "choose"):
             page.locator(".sentence").wait_for()
             answered(page)

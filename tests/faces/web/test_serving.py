@@ -157,12 +157,12 @@ def test_abandoned_bombs_leave_the_server_free(tmp_path):
         with httpx.Client(base_url=address, timeout=PATIENCE) as client:
             assert client.post("/api/explain", json={"epsilon": 1.0}).status_code == 200
             idle = len(children(process.pid))
-            place = urlsplit(address)
+            url = urlsplit(address)
             head = (
-                f"POST /api/files?name=b.csv.gz HTTP/1.1\r\nHost: {place.netloc}\r\n"
+                f"POST /api/files?name=b.csv.gz HTTP/1.1\r\nHost: {url.netloc}\r\n"
                 f"Content-Length: {len(bomb)}\r\n\r\n"
             )
-            senders = [socket.create_connection((place.hostname, place.port)) for _ in range(3)]
+            senders = [socket.create_connection((url.hostname, url.port)) for _ in range(3)]
             for sender in senders:
                 sender.sendall(head.encode() + bomb)
             end = time.monotonic() + PATIENCE

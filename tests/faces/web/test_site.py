@@ -28,23 +28,23 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
 
-    place = tmp_path_factory.mktemp("site") / "docs"
-    place.mkdir()
+    root = tmp_path_factory.mktemp("site") / "docs"
+    root.mkdir()
     for name in ("index.md", "tutorial.md", "theory.md", "glossary.md"):
-        (place / name).write_text(page(name), "utf-8")
+        (root / name).write_text(page(name), "utf-8")
     for name in ("site.css", "site.js", "iframe-worker.js"):
-        shutil.copy(ROOT / "docs" / name, place)
-    shutil.copytree(ROOT / "docs/pictures", place / "pictures")
+        shutil.copy(ROOT / "docs" / name, root)
+    shutil.copytree(ROOT / "docs/pictures", root / "pictures")
     settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
     settings["plugins"] = [name for name in settings["plugins"] if isinstance(name, str)]
     settings["nav"] = [{"Home": "index.md"}, {"First": "tutorial.md"}, {"Tour": "theory.md"}]
     settings["nav"] += [{"Glossary": "glossary.md"}]
     # The links of four pages lead to the others, which are not there.
     settings["validation"] = {"links": {"not_found": "ignore", "anchors": "ignore"}}
-    settings |= {"docs_dir": str(place), "site_dir": str(place.parent / "site")}
-    (place.parent / "mkdocs.yml").write_text(yaml.safe_dump(settings), "utf-8")
-    build(load_config(str(place.parent / "mkdocs.yml"), strict=True))
-    return place.parent / "site"
+    settings |= {"docs_dir": str(root), "site_dir": str(root.parent / "site")}
+    (root.parent / "mkdocs.yml").write_text(yaml.safe_dump(settings), "utf-8")
+    build(load_config(str(root.parent / "mkdocs.yml"), strict=True))
+    return root.parent / "site"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -133,7 +133,7 @@ class BinnedColumn:
         scaling = self.code.scaling
         assert scaling is not None
         if self.code.edges:
-            return scaling.transformed(np.array(self.code.edges[1:-1]))
+            return scaling.transform(np.array(self.code.edges[1:-1]))
         reach = 2 * scaling.limit * scaling.spread
         low = max(scaling.low, scaling.centre - reach)
         high = min(scaling.high, scaling.centre + reach)
@@ -153,7 +153,7 @@ class BinnedColumn:
         if scaling is None:
             parts = self.code.indicator_cells.parts
             return Beside(parts if self.code.other else (*parts, Rest()))
-        runs = Intervals.between_cuts(self.cuts, transform=scaling.transformed)
+        runs = Intervals.between_cuts(self.cuts, transform=scaling.transform)
         return Beside((runs, Selected(FIXED_CELLS, self.texts), Rest()))
 
     def leaves(self, count: int, coins: np.random.Generator) -> IntArray:

@@ -18,7 +18,7 @@ from memberbound.errors import InputError, finite_number
 from memberbound.files import read_document
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import label_of, read_value
-from memberbound.tables.spelling import Form, checked_format, with_words
+from memberbound.tables.spelling import Form, check_format, with_words
 
 # ── Bounds of a column ────────────────────────────────────────────────────────────────────────────
 
@@ -174,7 +174,7 @@ def _form(stated: Mapping[object, object]) -> Form:
             raise InputError(f"decimal must be '.' or ',', got {mark!r}.")
         return _DECIMALS[str(mark)]
     if "format" in stated:
-        return checked_format(str(stated["format"]))
+        return check_format(str(stated["format"]))
     return "any"
 
 

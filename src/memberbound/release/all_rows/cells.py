@@ -97,7 +97,7 @@ class NumberCells:
         """Return the cell of every value; numbers beyond the ends count as the ends."""
         return self._cells.cell_of(values)
 
-    def drawn(self, first: IntArray, last: IntArray, draws: np.random.Generator) -> pd.Series[Any]:
+    def draw(self, first: IntArray, last: IntArray, draws: np.random.Generator) -> pd.Series[Any]:
         """Draw a value from every run of cells, first to last.
 
         If there are texts, numbers become texts too: a column has one type.
@@ -148,7 +148,7 @@ class NumberCells:
         if "%" in self.form or self.writing == "day":
             # A table has few different days: format each once.
             moments = days if self.writing == "day" else np.rint(days * 86_400) / 86_400
-            different, places = np.unique(moments, return_inverse=True)
+            different, inverse = np.unique(moments, return_inverse=True)
             if "%" in self.form:
                 stamps = pd.Series(np.rint(different * 86_400), dtype="Float64")
                 stamps = pd.to_datetime(stamps, unit="s", errors="coerce")
@@ -156,7 +156,7 @@ class NumberCells:
             else:
                 texts = pd.Series([iso_date(day) for day in np.nan_to_num(different).tolist()])
             texts = texts.astype(object).where(~np.isnan(different), None)
-            return pd.Series(texts.to_numpy()[places], dtype=object)
+            return pd.Series(texts.to_numpy()[inverse], dtype=object)
         micros = np.where(np.isnan(days), np.iinfo(np.int64).min, np.rint(days * 86_400) * 1e6)
         return pd.Series(micros.astype(np.int64).astype("datetime64[us]"))
 
@@ -196,7 +196,7 @@ class CategoryCells:
         """Return the cell of every value."""
         return self._cells.cell_of(values)
 
-    def drawn(self, first: IntArray, last: IntArray, draws: np.random.Generator) -> pd.Series[Any]:
+    def draw(self, first: IntArray, last: IntArray, draws: np.random.Generator) -> pd.Series[Any]:
         """Return the labels of cells."""
         import pandas as pd
 
@@ -211,7 +211,7 @@ Cells = NumberCells | CategoryCells
 # ── What is public about how a column is written ──────────────────────────────────────────────────
 
 
-def declared_writing(kind: object, form: Form) -> Writing | tuple[str, ...] | None:
+def writing_from_type(kind: object, form: Form) -> Writing | tuple[str, ...] | None:
     """Return the format of numbers, or all labels, if a declared type determines them; else None.
 
     ``kind`` is a type of Arrow or pandas, or None.  The categories of a pandas

@@ -48,14 +48,14 @@ class Scaling:
     unit: float = 0.0
     limit: float = _FARTHEST / 2
 
-    def transformed(self, numbers: FloatArray) -> FloatArray:
+    def transform(self, numbers: FloatArray) -> FloatArray:
         """Return t; NaN stays NaN."""
         moved = np.arcsinh(numbers / self.unit) if self.unit > 0 else numbers
         return np.clip(moved, self.low, self.high)
 
-    def encoded(self, numbers: FloatArray) -> FloatArray:
+    def encode(self, numbers: FloatArray) -> FloatArray:
         """Return bounded numbers; missing ones are imputed with the centre."""
-        shifted = (self.transformed(numbers) - self.centre) / (2 * self.spread)
+        shifted = (self.transform(numbers) - self.centre) / (2 * self.spread)
         return np.where(np.isnan(shifted), 0.0, np.clip(shifted, -self.limit, self.limit))
 
 
@@ -180,18 +180,18 @@ class Encoder:
         count = len(read[self.used[0].name])
         kind = np.min_scalar_type(max([code.indicators for code in listed], default=0))
         numbers = large_array((len(numeric), count), np.dtype(np.int16), memory)
-        places = large_array((len(listed), count), kind, memory)
+        indices = large_array((len(listed), count), kind, memory)
         for code in self.used:
             values = read[code.name]
             for cut in row_cuts(count, None, ROWS_AT_ONCE):
                 if code.scaling is not None:
-                    scaled = on_grid(code.scaling.encoded(values.numbers_at(cut)) / self.length)
+                    scaled = on_grid(code.scaling.encode(values.numbers_at(cut)) / self.length)
                     numbers[numeric.index(code), cut] = np.rint(scaled * GRID)
                 if code.indicators:
-                    places[listed.index(code), cut] = (
+                    indices[listed.index(code), cut] = (
                         code.indicator_cells.cell_of(values.take(cut)) + 1
                     )
-        return EncodedRows(self.layout, numbers, places)
+        return EncodedRows(self.layout, numbers, indices)
 
     def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields."""
@@ -217,20 +217,20 @@ class Layout:
 class EncodedRows:
     """Encoded rows in at most two bytes per column: grid numbers and indices of indicators.
 
-    ``numbers`` and ``places`` have a row per column; index 0 means no indicator.
+    ``numbers`` and ``indices`` have a row per column; index 0 means no indicator.
     """
 
     layout: Layout
     numbers: NDArray[Any]
-    places: NDArray[Any]
+    indices: NDArray[Any]
 
     def __len__(self) -> int:
         return int(self.numbers.shape[1])
 
     def __getitem__(self, rows: slice | NDArray[np.generic]) -> EncodedBlock:
         """Return some rows as a block for products."""
-        places = self.places[:, rows].astype(np.intp)
-        return EncodedBlock(self.layout, self.numbers[:, rows] / GRID, places)
+        indices = self.indices[:, rows].astype(np.intp)
+        return EncodedBlock(self.layout, self.numbers[:, rows] / GRID, indices)
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +239,7 @@ class EncodedBlock:
 
     layout: Layout
     numbers: FloatArray
-    places: NDArray[np.intp]
+    indices: NDArray[np.intp]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -249,33 +249,33 @@ class EncodedBlock:
     def squares(self) -> FloatArray:
         """Return the squared length of every row."""
         lengths = np.einsum("ij,ij->j", self.numbers, self.numbers)
-        return np.asarray(lengths + self.layout.one**2 * np.count_nonzero(self.places, axis=0))
+        return np.asarray(lengths + self.layout.one**2 * np.count_nonzero(self.indices, axis=0))
 
     def __matmul__(self, theta: FloatArray) -> FloatArray:
         """Return the scores of all rows."""
         scores = np.asarray(self.numbers.T @ theta[self.layout.numbers])
-        for place, inside in zip(self.places, self.layout.indicators, strict=True):
+        for index, inside in zip(self.indices, self.layout.indicators, strict=True):
             table = np.vstack([np.zeros(theta.shape[1]), self.layout.one * theta[inside]])
-            scores += table[place]
+            scores += table[index]
         return scores
 
     def transpose_dot(self, residuals: FloatArray) -> FloatArray:
         """Return the product of the transposed rows with residuals, a column per output."""
         total = np.zeros((self.layout.width, residuals.shape[1]))
         total[self.layout.numbers] = self.numbers @ residuals
-        for place, inside in zip(self.places, self.layout.indicators, strict=True):
+        for index, inside in zip(self.indices, self.layout.indicators, strict=True):
             for output, column in enumerate(residuals.T):
-                sums = np.bincount(place, column, inside.stop - inside.start + 1)
+                sums = np.bincount(index, column, inside.stop - inside.start + 1)
                 total[inside, output] = self.layout.one * sums[1:]
         return total
 
     def matrix(self) -> sparse.csr_array:
         """Convert the rows to a sparse matrix, with an entry per column."""
         starts = np.array([inside.start for inside in self.layout.indicators], dtype=np.intp)
-        entries = np.column_stack([self.numbers.T, (self.places.T > 0) * self.layout.one])
+        entries = np.column_stack([self.numbers.T, (self.indices.T > 0) * self.layout.one])
         columns = np.empty(entries.shape, dtype=np.intp)
         columns[:, : len(self.numbers)] = self.layout.numbers
-        columns[:, len(self.numbers) :] = starts + np.maximum(self.places.T, 1) - 1
+        columns[:, len(self.numbers) :] = starts + np.maximum(self.indices.T, 1) - 1
         ends = np.arange(len(entries) + 1) * entries.shape[1]
         return sparse.csr_array((entries.ravel(), columns.ravel(), ends), shape=self.shape)
 

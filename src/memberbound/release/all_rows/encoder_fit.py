@@ -135,7 +135,7 @@ def fit_target(
     return code
 
 
-def settled_bounds(
+def choose_bounds(
     bounds: Bounds, features: list[str], rows: int, mu: float, *, classes: bool
 ) -> Bounds:
     """Return the bounds that are used without learning a private scale within a range.
@@ -161,7 +161,7 @@ def fit_encoder(
 ) -> Encoder:
     """Fit an encoder from public bounds, privately learnt columns, and one noisy mean.
 
-    ``settled`` come from :func:`settled_bounds`; ``learnt`` has the other columns except
+    ``settled`` come from :func:`choose_bounds`; ``learnt`` has the other columns except
     identifiers, which have no code.
 
     Guarantee: all information about the table is charged to the budget.
@@ -242,7 +242,7 @@ def _noisy_mean(table: Records, ranges: Mapping[str, Range], budget: Budget) -> 
     share = budget.take("means of columns with public ranges", _CENTRE_SHARE)
     sums = share.sums(sensitivity=path_sensitivity(radius, records))
     total = table.select(ranges).shards.sum(
-        _clipped_means, ranges, radius, summand_step(radius, records)
+        _sum_clipped_rows, ranges, radius, summand_step(radius, records)
     )
     # Shrink towards the middle of the range according to the noise; the factor is public.
     trust = _MEAN_SPREAD**2 / (_MEAN_SPREAD**2 + (sums.scale / records) ** 2)
@@ -250,15 +250,15 @@ def _noisy_mean(table: Records, ranges: Mapping[str, Range], budget: Budget) -> 
     return dict(zip(ranges, means.tolist(), strict=True))
 
 
-def _clipped_means(
+def _sum_clipped_rows(
     shard: Records, ranges: Mapping[str, Range], radius: float, step: float
 ) -> FloatArray:
     """Sum rows scaled to [-1, 1], each clipped to the radius."""
     persons = shard.persons
     grid = large_array((len(ranges), shard.rows), np.dtype(np.int16), shard.memory)
-    for place, (name, bound) in enumerate(ranges.items()):
-        scaled = public_scaling(bound).encoded(shard.columns[name].numbers)
-        grid[place] = np.rint(on_grid(scaled) * GRID)
+    for index, (name, bound) in enumerate(ranges.items()):
+        scaled = public_scaling(bound).encode(shard.columns[name].numbers)
+        grid[index] = np.rint(on_grid(scaled) * GRID)
     total = np.zeros(len(ranges))
     for cut in row_cuts(shard.rows, persons, BLOCK_ROWS):
         block = grid[:, cut] / GRID

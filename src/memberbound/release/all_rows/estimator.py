@@ -56,7 +56,7 @@ def _like(labels: tuple[str, ...], target: object) -> Labels:
     return np.array(labels, dtype=object)
 
 
-def released_can(name: str) -> Callable[[PrivateEstimator], bool]:
+def _released_has(name: str) -> Callable[[PrivateEstimator], bool]:
     """Return a check for a method: on the base before ``fit``, on the released model afterwards."""
     return lambda self: hasattr(getattr(self, "released_", None) or self._base, name)
 
@@ -96,19 +96,19 @@ class PrivateEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "released_")
         return self._read(X)
 
-    @available_if(released_can("predict"))
+    @available_if(_released_has("predict"))
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict with the released model."""
         rows = self._rows(X)  # first, because it raises if nothing is fitted
         return np.asarray(self.released_.predict(rows))
 
-    @available_if(released_can("predict_proba"))
+    @available_if(_released_has("predict_proba"))
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return the released model's class probabilities."""
         rows = self._rows(X)
         return np.asarray(self.released_.predict_proba(rows))
 
-    @available_if(released_can("decision_function"))
+    @available_if(_released_has("decision_function"))
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Return the released model's scores."""
         rows = self._rows(X)
@@ -275,14 +275,14 @@ class MembershipPrivate(PrivateEstimator):
             X = pd.DataFrame(named).reindex(columns=self.feature_names_in_)
         return self._records(X, read_bounds(self.bounds), reset=False)
 
-    @available_if(released_can("predict"))
+    @available_if(_released_has("predict"))
     def predict(self, X: ArrayLike) -> Labels:
         """Predict with the released model, in the target's type."""
         answers = super().predict(X)
         if not hasattr(self, "classes_"):
             return answers
-        places = {name: place for place, name in enumerate(self.released_.class_names)}
-        return np.asarray(self.classes_[[places[name] for name in answers]])
+        positions = {name: index for index, name in enumerate(self.released_.class_names)}
+        return np.asarray(self.classes_[[positions[name] for name in answers]])
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Return accuracy or R²."""

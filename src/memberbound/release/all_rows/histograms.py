@@ -52,7 +52,7 @@ class FixedCells:
 
     def cell_of(self, values: Values) -> IntArray:
         """Return the octave of every number, and the bucket of every text."""
-        return np.asarray(values.map(_fixed_cells), dtype=np.int64)
+        return np.asarray(values.map(_cells_of_values), dtype=np.int64)
 
     def label(self, cell: int) -> str:
         """Return the ends of an octave, or the number of a bucket."""
@@ -67,7 +67,7 @@ class FixedCells:
 FIXED_CELLS = FixedCells()
 
 
-def _fixed_cells(numbers: FloatArray, texts: Sequence[str] | None) -> NDArray[np.int16]:
+def _cells_of_values(numbers: FloatArray, texts: Sequence[str] | None) -> NDArray[np.int16]:
     cells = octave_cells(numbers)
     if texts is not None:
         for index in np.flatnonzero(np.isnan(numbers)).tolist():
@@ -85,7 +85,7 @@ def octave_cells(numbers: FloatArray) -> NDArray[np.int16]:
     return np.where(np.isnan(numbers), MISSING, signed).astype(np.int16)
 
 
-def counted(cells: NDArray[np.generic], count: int, persons: Persons | None) -> FloatArray:
+def count_cells(cells: NDArray[np.generic], count: int, persons: Persons | None) -> FloatArray:
     """Count the records in every cell; with persons, each person's rows share a weight of 1.
 
     Guarantee: exact; L2 sensitivity at most √2 under replace-one (X26, proofs/persons.md).

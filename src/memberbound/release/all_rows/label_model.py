@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.all_rows.histograms import counted
+from memberbound.release.all_rows.histograms import count_cells
 from memberbound.release.all_rows.marginals import IntArray, LabelledRows, ReleasedColumn, project
 
 #: Prior standard deviations of an effect, and of the difference of neighbouring bins' effects.
@@ -62,8 +62,8 @@ class LabelModel:
     def additive(self, bins: Sequence[NDArray[np.integer[Any]]]) -> FloatArray:
         """Return the sums of effects, exact."""
         scores = np.zeros((len(bins[0]) if bins else 0, len(self.intercepts)))
-        for effect, place in zip(self.effects, bins, strict=True):
-            scores += effect[place]
+        for effect, index in zip(self.effects, bins, strict=True):
+            scores += effect[index]
         return scores
 
     def likely(self, additive: FloatArray) -> FloatArray:
@@ -98,7 +98,7 @@ class LabelModel:
         additive = np.empty((rows, len(groups)))
         for start in range(0, rows, _ROWS):
             cut = slice(start, start + _ROWS)
-            additive[cut] = self.additive([place[cut] for place in bins])
+            additive[cut] = self.additive([index[cut] for index in bins])
         likely = self.tie_intercepts(additive, groups / groups.sum()).likely(additive)
         drawn = np.zeros(rows, dtype=np.int64)
         left = draws.permutation(rows)
@@ -177,8 +177,8 @@ class _Objective:
         offsets = np.cumsum([0, *(len(column.bins) for column in columns)])
         moments = np.zeros((offsets[-1], size))
         ridges = [np.zeros((offsets[-1], offsets[-1])) for _ in groups]
-        for place, (column, drawn) in enumerate(zip(columns, bins, strict=True)):
-            own = slice(offsets[place], offsets[place + 1])
+        for index, (column, drawn) in enumerate(zip(columns, bins, strict=True)):
+            own = slice(offsets[index], offsets[index + 1])
             number = np.bincount(drawn, minlength=len(column.bins))
             excess = column.noisy - column.noisy.sum(axis=1, keepdims=True) * shares
             moments[own] = number[:, None] * shares + ratio * excess
@@ -205,8 +205,8 @@ class _Objective:
     def scores(self, effects: FloatArray) -> FloatArray:
         """Return the scores of drawn rows."""
         total = np.tile(self.base, (len(self.bins[0]), 1))
-        for place, offset in zip(self.bins, self.offsets, strict=False):
-            total += effects[place + offset]
+        for index, offset in zip(self.bins, self.offsets, strict=False):
+            total += effects[index + offset]
         return total
 
     def loss(self, effects: FloatArray, scores: FloatArray) -> float:
@@ -224,12 +224,12 @@ class _Objective:
         step, slope = np.zeros_like(effects), 0.0
         sizes = np.diff(self.offsets)
         free = self.free(effects)
-        for place, group in enumerate(self.fitted):
+        for index, group in enumerate(self.fitted):
             p = likely[:, group]
             expected = np.concatenate(
                 [np.bincount(b, p, n) for b, n in zip(self.bins, sizes, strict=True)]
             )
-            gradient = expected - self.moments[:, group] + self.ridges[group] @ free[:, place]
+            gradient = expected - self.moments[:, group] + self.ridges[group] @ free[:, index]
             curvature = _curvature(self.bins, sizes, p * (1 - p)) + self.ridges[group]
             curvature[np.diag_indices_from(curvature)] += 1e-6
             change = np.linalg.solve(curvature, gradient)
@@ -276,9 +276,9 @@ def _curvature(bins: Sequence[IntArray], sizes: IntArray, weights: FloatArray) -
     """Return the weight of rows in every pair of bins, of one column or two."""
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     table = np.zeros((offsets[-1], offsets[-1]))
-    for a, place in enumerate(bins):
+    for a, index in enumerate(bins):
         for b in range(a, len(bins)):
-            cells = np.bincount(place * sizes[b] + bins[b], weights, sizes[a] * sizes[b])
+            cells = np.bincount(index * sizes[b] + bins[b], weights, sizes[a] * sizes[b])
             part = cells.reshape(sizes[a], sizes[b])
             table[offsets[a] : offsets[a + 1], offsets[b] : offsets[b + 1]] = part
             table[offsets[b] : offsets[b + 1], offsets[a] : offsets[a + 1]] = part.T
@@ -311,14 +311,14 @@ def hit_counts(
     numbers only: effects are multiples of 1/64, so that sums do not round.  Replacing a record
     changes the counts by at most √2 in L2 norm.
     """
-    places = np.empty(len(rows.groups), dtype=np.int64)
-    for start in range(0, len(places), _ROWS):
+    indices = np.empty(len(rows.groups), dtype=np.int64)
+    for start in range(0, len(indices), _ROWS):
         cut = slice(start, start + _ROWS)
         bins = [mapped[code[cut]] for mapped, code in zip(maps, rows.codes, strict=True)]
         score, guess = score_and_guess(model.additive(bins), model.intercepts)
         hit = guess == rows.groups[cut]
-        places[cut] = 2 * np.searchsorted(cuts, score, side="right") + hit
-    return counted(places, 2 * (len(cuts) + 1), rows.persons).reshape(-1, 2)
+        indices[cut] = 2 * np.searchsorted(cuts, score, side="right") + hit
+    return count_cells(indices, 2 * (len(cuts) + 1), rows.persons).reshape(-1, 2)
 
 
 def score_cuts(model: LabelModel, additive: FloatArray) -> FloatArray:

@@ -83,7 +83,7 @@ class Loss:
         """Return the residuals r per record, one column per output."""
         return _RESIDUALS[self.name](scores, target)
 
-    def predicted(self, scores: FloatArray) -> NDArray[np.int64]:
+    def predict_classes(self, scores: FloatArray) -> NDArray[np.int64]:
         """Return the predicted class codes."""
         if self.outputs == 1:
             return (scores[:, 0] > 0).astype(np.int64)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.cells import Cells
-from memberbound.release.all_rows.histograms import counted
+from memberbound.release.all_rows.histograms import count_cells
 from memberbound.tables.columns import Values
 from memberbound.tables.persons import Persons
 from memberbound.tables.records import Records
@@ -62,12 +62,12 @@ class LabelledRows:
         tables = []
         for clique in cliques:
             shape = tuple(sizes[column] for column in clique) + ((groups,) if groups else ())
-            places = np.zeros(len(self.groups), dtype=np.int64)
+            indices = np.zeros(len(self.groups), dtype=np.int64)
             for column in clique:
-                places = places * sizes[column] + codes[column]
+                indices = indices * sizes[column] + codes[column]
             if groups:
-                places = places * groups + self.groups
-            tables.append(counted(places, math.prod(shape), self.persons).reshape(shape))
+                indices = indices * groups + self.groups
+            tables.append(count_cells(indices, math.prod(shape), self.persons).reshape(shape))
         return tuple(tables)
 
     def with_groups(self, group_of_cell: IntArray) -> LabelledRows:
@@ -353,7 +353,7 @@ class ReleasedColumn:
 
     def values(self, cells: IntArray, draws: np.random.Generator) -> pd.Series[object]:
         """Draw a value inside every cell."""
-        return self.cells.drawn(cells, cells, draws)
+        return self.cells.draw(cells, cells, draws)
 
 
 def estimate_cells(
@@ -388,5 +388,5 @@ def draw(laws: FloatArray, which: IntArray, draws: np.random.Generator) -> IntAr
     # Law k occupies the interval from k to k + 1, so that one search serves all laws.
     ends = (np.arange(len(laws))[:, None] + steps).ravel()
     share = (rank + draws.random(len(laws))[which]) / np.maximum(sizes[which], 1)
-    places = np.searchsorted(ends, which + np.minimum(share, 1 - 1e-9), side="right")
-    return np.asarray(np.minimum(places - which * laws.shape[1], laws.shape[1] - 1))
+    indices = np.searchsorted(ends, which + np.minimum(share, 1 - 1e-9), side="right")
+    return np.asarray(np.minimum(indices - which * laws.shape[1], laws.shape[1] - 1))

@@ -15,7 +15,7 @@ import numpy as np
 
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.release.all_rows.cells import CategoryCells, Cells
-from memberbound.release.all_rows.histograms import counted
+from memberbound.release.all_rows.histograms import count_cells
 from memberbound.release.all_rows.label_model import (
     LabelModel,
     calibrate,
@@ -126,8 +126,8 @@ def budget_shares(
 
 def _between(signal: float, signals: tuple[float, float], values: tuple[float, float]) -> float:
     """Return a value that moves from the first to the second with the logarithm of the signal."""
-    place = math.log(signal / signals[0]) / math.log(signals[1] / signals[0])
-    return values[0] + min(max(place, 0.0), 1.0) * (values[1] - values[0])
+    share = math.log(signal / signals[0]) / math.log(signals[1] / signals[0])
+    return values[0] + min(max(share, 0.0), 1.0) * (values[1] - values[0])
 
 
 def is_large(cells: Cells) -> bool:
@@ -223,44 +223,44 @@ class Measurements:
         """Measure every column with the target's groups, in bins."""
         bins = [np.arange(column.count) for column in cells]
         fine: dict[int, FloatArray] = {}
-        large = [place for place, column in enumerate(cells) if is_large(column)]
+        large = [index for index, column in enumerate(cells) if is_large(column)]
         if large:
             sums = self.sums(_CELLS, sensitivity=HISTOGRAM_MOVES, times=len(large))
-            cliques = [(place,) for place in large]
+            cliques = [(index,) for index in large]
             exact = self.rows.sum(LabelledRows.counts, cliques, bins)
-            for place, counts in zip(large, exact, strict=True):
-                column = cells[place]
-                fine[place] = estimate_cells(
+            for index, counts in zip(large, exact, strict=True):
+                column = cells[index]
+                fine[index] = estimate_cells(
                     column, sums.measure(counts), sums.scale, float(self.records)
                 )
                 most = _MOST_BINS if column.ordered else _MOST_LABEL_BINS
                 least = _BIN_SCALES * sums.scale
-                bins[place] = merge(fine[place], column.ordered, most, least)
+                bins[index] = merge(fine[index], column.ordered, most, least)
         counting = self.sums(_COLUMNS, sensitivity=HISTOGRAM_MOVES, times=len(cells))
-        cliques = [(place,) for place in range(len(cells))]
+        cliques = [(index,) for index in range(len(cells))]
         exact = self.rows.sum(LabelledRows.counts, cliques, bins, len(self.groups))
         noisy = [counting.measure(counts) for counts in exact]
         self._sharpen_groups(noisy, counting.scale)
         spread = counting.scale * math.sqrt(len(self.groups))
         columns = []
-        for place, column in enumerate(cells):
-            totals = noisy[place].sum(axis=1)
-            if place in fine:
+        for index, column in enumerate(cells):
+            totals = noisy[index].sum(axis=1)
+            if index in fine:
                 # Two measurements of a bin: the mean, weighted by precision.
-                number = np.bincount(bins[place])
-                known = np.bincount(bins[place], fine[place])
+                number = np.bincount(bins[index])
+                known = np.bincount(bins[index], fine[index])
                 precision = spread**-2, 1 / (sums.scale**2 * number)
                 totals = (totals * precision[0] + known * precision[1]) / sum(precision)
                 totals = np.where(known > 0, totals, -math.inf)
-                inside = fine[place] / np.maximum(known, 1e-12)[bins[place]]
-                weights = inside * project(totals, float(self.records))[bins[place]]
+                inside = fine[index] / np.maximum(known, 1e-12)[bins[index]]
+                weights = inside * project(totals, float(self.records))[bins[index]]
             else:
                 weights = estimate_cells(
                     column, totals, spread, float(self.records), smoothed=False
                 )
             alone = np.arange(len(totals))
             columns.append(
-                ReleasedColumn(column, weights, bins[place], alone, noisy[place], counting.scale)
+                ReleasedColumn(column, weights, bins[index], alone, noisy[index], counting.scale)
             )
         return columns
 
@@ -317,8 +317,8 @@ class Measurements:
         predicted = []
         for a, b in others:
             shape = len(columns[a].blocks), len(columns[b].blocks)
-            places = blocks[a][drawn[a]] * shape[1] + blocks[b][drawn[b]]
-            counts = np.bincount(places, minlength=math.prod(shape)).reshape(shape)
+            indices = blocks[a][drawn[a]] * shape[1] + blocks[b][drawn[b]]
+            counts = np.bincount(indices, minlength=math.prod(shape)).reshape(shape)
             predicted.append(np.asarray(counts * (total / rows)))
         scored = self._measure_scores(_FURTHER_SCORES, others, blocks, predicted)
         sizes = np.array([table.size for table in predicted], dtype=np.float64)
@@ -412,4 +412,4 @@ class Measurements:
 
 def _group_counts(rows: LabelledRows, count: int) -> FloatArray:
     """Return how many records have which cell of the target."""
-    return counted(rows.groups, count, rows.persons)
+    return count_cells(rows.groups, count, rows.persons)

@@ -139,7 +139,7 @@ class PrivateModel:
         if not self.target.classes:
             return self.target.numbers(scores[:, 0])
         names = np.array(self.target.classes, dtype=object)
-        return np.asarray(names[self.loss.predicted(scores)])
+        return np.asarray(names[self.loss.predict_classes(scores)])
 
     def ranking(self, rows: Features) -> FloatArray:
         """Return a score per class of encoded rows, larger for likelier ones; none for numbers."""
@@ -265,7 +265,7 @@ def _skops_writer(text: str) -> Writer:
 def load_private_model(path: Path, _factory: object = None) -> PrivateModel:
     """Read a saved model from JSON, skops or ONNX."""
     if path.suffix.lower() == ".onnx":
-        text = load_leaf("onnx").stored_text(path.read_bytes())
+        text = load_leaf("onnx").read_model_text(path.read_bytes())
     elif zipfile.is_zipfile(path):
         # Read the single text directly: skops would import scikit-learn for it.
         with zipfile.ZipFile(path) as archive:

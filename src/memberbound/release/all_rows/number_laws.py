@@ -285,8 +285,8 @@ def _grow(kept: set[int], order: list[int], likely: NDArray[np.bool_]) -> set[in
     waiting, kept = list(kept), set(kept)
     position = {cell: k for k, cell in enumerate(order)}
     while waiting:
-        place = position.get(waiting.pop(), -9)
-        for near in (place - 1, place + 1):
+        index = position.get(waiting.pop(), -9)
+        for near in (index - 1, index + 1):
             if 0 <= near < len(order) and order[near] not in kept and likely[order[near]]:
                 kept.add(order[near])
                 waiting.append(order[near])

@@ -36,7 +36,7 @@ from memberbound.release.all_rows.histograms import (
     FIXED_CELLS,
     MISSING,
     NUMBER_CELLS,
-    counted,
+    count_cells,
     hardly_shared,
     noisy_names,
     octave_cells,
@@ -223,13 +223,13 @@ def count_column(
     Guarantee: exact; replacing a record changes counts of cells and texts together by at most √2.
     """
     values, persons = shard.columns[name], shard.persons
-    place, count = cells.cell_of(values), cells.count
+    index, count = cells.cell_of(values), cells.count
     if not named:
-        return counted(np.where(place < 0, count, place), count + 1, persons)[:-1], {}
+        return count_cells(np.where(index < 0, count, index), count + 1, persons)[:-1], {}
     texts, names = values.factorize()
     texts = np.where(np.isnan(values.numbers), texts, -1)
-    place = np.where((texts >= 0) | (place < 0), count, place)
-    exact = counted(place, count + 1, persons)[:-1]
+    index = np.where((texts >= 0) | (index < 0), count, index)
+    exact = count_cells(index, count + 1, persons)[:-1]
     weights = (texts >= 0).astype(np.float64)
     if persons is not None:
         weights = np.add.reduceat(weights * persons.weights, persons.starts)

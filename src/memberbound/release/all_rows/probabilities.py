@@ -97,10 +97,10 @@ def score_counts(
     """
     outputs, knots = odds.shape[1], _KNOTS.size
     # A network may return NaN, which counts in the middle.
-    place = np.clip(np.nan_to_num(odds, nan=0.0) - _KNOTS[0], 0.0, knots - 1.0)
-    low = np.minimum(place.astype(np.int64), knots - 2)
+    position = np.clip(np.nan_to_num(odds, nan=0.0) - _KNOTS[0], 0.0, knots - 1.0)
+    low = np.minimum(position.astype(np.int64), knots - 2)
     whole = np.ldexp(np.asarray(weights, dtype=np.float64), units)[:, None]
-    upper = np.trunc(whole * (place - low))
+    upper = np.trunc(whole * (position - low))
     lower = np.trunc(whole) - upper
     # With two classes the single score is that of the second.
     classes = np.arange(outputs) if outputs > 1 else np.array([1])
@@ -112,7 +112,7 @@ def score_counts(
     return np.asarray(sums.reshape(outputs, knots, 2), dtype=np.float64)
 
 
-def _counted_scores(rows: TrainingRows, model: _Scored, usual: float, units: int) -> FloatArray:
+def _count_scores(rows: TrainingRows, model: _Scored, usual: float, units: int) -> FloatArray:
     """Count the shard's scores and classes."""
     counts: list[FloatArray] = []
     for cut in rows.cuts(_BLOCK):
@@ -152,7 +152,7 @@ def probability_line(
     and offsets stay near the usual ones; the slope is positive, so that one score keeps its order.
     """
     units = min(_UNITS, 52 - records.bit_length())
-    total = rows.sum(_counted_scores, model, slope, units)
+    total = rows.sum(_count_scores, model, slope, units)
     # HISTOGRAM_MOVES is 8 units above √2, which pays for the root and the product.
     sensitivity = HISTOGRAM_MOVES * math.sqrt(len(total))
     noise = share.sums(sensitivity=math.ldexp(sensitivity, units))

@@ -227,7 +227,7 @@ class Rules:
         """Whether there is no rule."""
         return not (self.between_columns or self.unique)
 
-    def measured(self, columns: Iterable[str]) -> list[str]:
+    def select_measured(self, columns: Iterable[str]) -> list[str]:
         """Return the columns to measure: all except derived and unique ones."""
         free = {*self.unique, *(rule.column for rule in self.derived)}
         return [name for name in columns if name not in free]

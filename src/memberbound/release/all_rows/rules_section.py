@@ -90,7 +90,9 @@ class _Reader:
     def derivations(self, given: Mapping[object, object]) -> tuple[Derivation, ...]:
         """Read derived columns, sorted with sources first."""
         rules = {str(column): self.derivation(str(column), how) for column, how in given.items()}
-        order = _sorted({name: [rule.source] for name, rule in rules.items()}, "derived columns")
+        order = _sort_names(
+            {name: [rule.source] for name, rule in rules.items()}, "derived columns"
+        )
         return tuple(rules[name] for name in order if name in rules)
 
     def derivation(self, column: str, how: object) -> Derivation:
@@ -174,7 +176,7 @@ class _Reader:
         after: dict[str, list[str]] = {}
         for rule in rules:
             after.setdefault(rule.second, []).append(rule.first)
-        order = list(_sorted(after, "columns of at_most"))
+        order = list(_sort_names(after, "columns of at_most"))
         return tuple(sorted(rules, key=lambda rule: order.index(rule.second)))
 
     def numbers_of(self, column: str, rule: str) -> Range | None:
@@ -212,7 +214,7 @@ class _Reader:
         return number, label
 
 
-def _sorted(before: Mapping[str, Iterable[str]], what: str) -> tuple[str, ...]:
+def _sort_names(before: Mapping[str, Iterable[str]], what: str) -> tuple[str, ...]:
     """Sort names topologically; reject circles."""
     try:
         return tuple(TopologicalSorter(before).static_order())

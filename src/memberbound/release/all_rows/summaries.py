@@ -21,7 +21,7 @@ from memberbound.errors import InputError, one_of
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import significant
 from memberbound.release.all_rows.bounds import Categories, Range, forms_of, read_bounds
-from memberbound.release.all_rows.histograms import counted, noisy_names
+from memberbound.release.all_rows.histograms import count_cells, noisy_names
 from memberbound.release.all_rows.private_columns import (
     histogram_share,
     learn_columns,
@@ -294,7 +294,7 @@ def _joint_counts(shard: Records, cells: Mapping[str, Beside]) -> FloatArray:
     flat = np.zeros(shard.rows, dtype=np.int64)
     for name, column in cells.items():
         flat = flat * column.count + column.cell_of(shard.columns[name])
-    return counted(flat, math.prod(column.count for column in cells.values()), shard.persons)
+    return count_cells(flat, math.prod(column.count for column in cells.values()), shard.persons)
 
 
 def _leaf_counts(shard: Records, ranges: Sequence[Range]) -> FloatArray:
@@ -303,7 +303,7 @@ def _leaf_counts(shard: Records, ranges: Sequence[Range]) -> FloatArray:
     for values, bound in zip(shard.columns.values(), ranges, strict=True):
         leaves = Intervals(np.linspace(bound.low, bound.high, 2**_DEPTH + 1), "unbounded")
         cells = Beside((leaves, Rest()))
-        counts.append(counted(cells.cell_of(values), cells.count, shard.persons)[:-1])
+        counts.append(count_cells(cells.cell_of(values), cells.count, shard.persons)[:-1])
     return np.array(counts)
 
 

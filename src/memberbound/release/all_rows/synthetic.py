@@ -122,8 +122,8 @@ class SyntheticTable:
         draws = np.random.default_rng([int(word) for word in source.words(4)])
         cells = self.model.cells(rows, draws)
         values: dict[str, pd.Series[object]] = {}
-        for column, places in zip(self.columns, cells, strict=True):
-            values[column.cells.name] = column.values(places, draws)
+        for column, indices in zip(self.columns, cells, strict=True):
+            values[column.cells.name] = column.values(indices, draws)
         if self.target is not None:
             groups = draw(self.groups[None], np.zeros(rows, dtype=np.int64), draws)
             if self.labels is not None:

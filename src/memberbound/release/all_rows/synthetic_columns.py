@@ -18,12 +18,12 @@ from memberbound.release.all_rows.cells import (
     Cells,
     NumberCells,
     Writing,
-    declared_writing,
     detect_format,
     format_cells,
     public_column,
+    writing_from_type,
 )
-from memberbound.release.all_rows.histograms import MOST_CLASSES, counted, noisy_identifiers
+from memberbound.release.all_rows.histograms import MOST_CLASSES, count_cells, noisy_identifiers
 from memberbound.release.all_rows.private_columns import (
     learn_classes,
     learn_columns,
@@ -44,7 +44,7 @@ def declare_columns(
     writings: dict[str, Writing] = {}
     for name in used:
         form = public[name].form if name in public else "any"
-        declared = declared_writing(records.types.get(name), form)
+        declared = writing_from_type(records.types.get(name), form)
         if isinstance(declared, str):
             writings[name] = declared
         elif declared is not None and name not in public:
@@ -126,4 +126,4 @@ def learn_cells(
 def _format_counts(shard: Records, names: Sequence[str]) -> FloatArray:
     """Count records by format of their numbers, column by column."""
     cells = (format_cells(shard.columns[name]) for name in names)
-    return np.array([counted(places, len(FORMATS) + 1, shard.persons) for places in cells])
+    return np.array([count_cells(indices, len(FORMATS) + 1, shard.persons) for indices in cells])

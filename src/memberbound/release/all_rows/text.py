@@ -95,7 +95,7 @@ def whole_samples(training: TextTraining, *, given: float | None) -> TextTrainin
     return replace(training, sample_rate=1.0, steps=steps)
 
 
-def checked_length(model: Module, length: int | None) -> int:
+def check_length(model: Module, length: int | None) -> int:
     """Return how many tokens of a document are used: what the model takes, or fewer."""
     config = model.config
     limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
@@ -118,7 +118,7 @@ def fingerprint(folder: Path) -> str:
     return found.hexdigest()
 
 
-def coded_records(tokenizer: Any, documents: Documents, length: int) -> TextRecords:
+def tokenize_records(tokenizer: Any, documents: Documents, length: int) -> TextRecords:
     """Return the token ids of secret documents."""
     return TextRecords(
         encode_documents(tokenizer, documents.texts, length), length, documents.starts
@@ -293,7 +293,7 @@ class TextRun:
         Theorem: X31 (proofs/networks.md).
         """
         noise = Noise(self.scale, seed=self.seed)
-        with ONE_AT_A_TIME, no_warnings, self.adapted.attached():
+        with ONE_AT_A_TIME, no_warnings, self.adapted.attach():
             last = train_adapters(
                 self.adapted,
                 self.records,
@@ -311,7 +311,7 @@ class TextRun:
         coded = TextRecords(encode_documents(tokenizer, canaries.texts, length), length)
         released = adapted.weights
         found = []
-        with ONE_AT_A_TIME, no_warnings, adapted.attached():
+        with ONE_AT_A_TIME, no_warnings, adapted.attach():
             for weights in (np.zeros(adapted.size), released):
                 adapted.weights = weights
                 found.append(document_losses(adapted, coded))
@@ -369,7 +369,7 @@ def trial_losses(
     adapted, found = run.adapted, []
     seed = None if run.seed is None else run.seed + 1
     noises = {"trial with noise": Noise(run.scale, seed=seed), "trial without noise": Silence()}
-    with ONE_AT_A_TIME, no_warnings, adapted.attached():
+    with ONE_AT_A_TIME, no_warnings, adapted.attach():
         adapted.weights = np.zeros(adapted.size)
         found.append(mean_loss(adapted, held))
         for name, noise in noises.items():

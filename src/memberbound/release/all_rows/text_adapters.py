@@ -114,7 +114,7 @@ class AdaptedModel:
             adapter.middle = part.view_as(adapter.middle).to(adapter.middle.dtype)
             start = end
 
-    def spread_weights(self, rng: np.random.Generator) -> FloatArray:
+    def random_weights(self, rng: np.random.Generator) -> FloatArray:
         """Return weights with which every adapter adds a fifth of what its input has, or about."""
         sizes = [float(adapter.left.norm()) / math.sqrt(self.rank) for adapter in self.adapters]
         scales = [0.2 / size if size > 0 else 0.2 for size in sizes]
@@ -122,7 +122,7 @@ class AdaptedModel:
         return np.asarray(rng.normal(size=self.size) * spread, dtype=np.float64)
 
     @contextmanager
-    def attached(self) -> Iterator[Module]:
+    def attach(self) -> Iterator[Module]:
         """Attach the adapters to the layers."""
         hooks = [each.layer.register_forward_hook(each.add) for each in self.adapters]
         try:
@@ -278,7 +278,7 @@ def check_model(adapted: AdaptedModel, length: int) -> None:
     """Refuse a model that mixes the documents of a batch, or remembers documents.
 
     The probe's documents are public: token ids drawn from a seed.  A document's gradient must be
-    the same alone, at other places and beside other documents, with trained adapters too.
+    the same alone at other positions and beside other documents, with trained adapters too.
     """
     torch = torch_module()
     batch_norm = torch.nn.modules.batchnorm._BatchNorm
@@ -296,8 +296,8 @@ def check_model(adapted: AdaptedModel, length: int) -> None:
     before = {name: t.clone() for name, t in adapted.model.state_dict().items()}
     old = adapted.weights
     try:
-        adapted.weights = adapted.spread_weights(rng)
-        with adapted.attached():
+        adapted.weights = adapted.random_weights(rng)
+        with adapted.attach():
             alone = _probe(adapted, tokens[:1], full[:1], 0)
             beside = [
                 _probe(adapted, tokens, full, 0),

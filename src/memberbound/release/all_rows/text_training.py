@@ -139,7 +139,7 @@ def record_reach(clip: float, records: int) -> float:
     return up(path_sensitivity(clip, records + _HALVINGS + 1, 1) - clip, 4)
 
 
-def sampled_sum(
+def sum_clipped_gradients(
     adapted: AdaptedModel,
     records: TextRecords,
     sample: NDArray[np.int64],
@@ -285,7 +285,7 @@ def train_adapters(
             if progress is not None:
                 progress(step * whole + done, training.steps * whole)
 
-        total = sampled_sum(adapted, records, sample, training.clip, advance)
+        total = sum_clipped_gradients(adapted, records, sample, training.clip, advance)
         # From here on nothing but the noisy sum is used: post-processing.
         noisy = noise.measure(step, total, source) / expected
         current = current.next(noisy, training)

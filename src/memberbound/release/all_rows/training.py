@@ -24,10 +24,10 @@ from memberbound.release.all_rows.boosting import (
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range, forms_of, read_bounds
 from memberbound.release.all_rows.encoder import Encoder, TargetCode
 from memberbound.release.all_rows.encoder_fit import (
+    choose_bounds,
     fit_encoder,
     fit_target,
     most_classes,
-    settled_bounds,
     widest,
 )
 from memberbound.release.all_rows.gradient import (
@@ -37,7 +37,7 @@ from memberbound.release.all_rows.gradient import (
 )
 from memberbound.release.all_rows.histograms import (
     MOST_CLASSES,
-    counted,
+    count_cells,
     noisy_identifiers,
 )
 from memberbound.release.all_rows.learner_forms import PRIVATE_LEARNERS, Settings
@@ -229,7 +229,7 @@ def prepare(
     target_bound = public.get(target)
     # The slack is not known yet; it hardly changes μ.
     mu = 2.0 * float(special.ndtri(0.5 + check_eta_range(eta)))
-    settled = settled_bounds(public, features, rows, mu, classes=open_target)
+    settled = choose_bounds(public, features, rows, mu, classes=open_target)
     slack = _slack(features, settled, target_bound, classifier=classifier, draws=draws)
     budget = Budget.for_eta(
         eta,
@@ -291,9 +291,9 @@ def _class_weights(
 
 
 def _class_counts(shard: Records, code: TargetCode) -> FloatArray:
-    places = shard.columns[code.name].positions(code.classes)
+    indices = shard.columns[code.name].positions(code.classes)
     # The first cell is for rows of other classes.
-    return counted(places + 1, len(code.classes) + 1, shard.persons)[1:]
+    return count_cells(indices + 1, len(code.classes) + 1, shard.persons)[1:]
 
 
 @dataclass(frozen=True, eq=False)
@@ -378,7 +378,7 @@ def score_units(rows: TrainingRows, model: GradientModel | BoostedModel, loss: L
     for cut in rows.cuts():
         scores, codes = model.scores(rows.features[cut]), rows.codes[cut]
         if loss.classes:
-            points = (loss.predicted(scores) == codes).astype(np.float64)
+            points = (loss.predict_classes(scores) == codes).astype(np.float64)
         else:
             errors = np.clip(scores[:, 0], -1.0, 1.0) - codes.astype(np.float64)
             points = 1.0 - np.minimum(np.square(errors), 1.0)

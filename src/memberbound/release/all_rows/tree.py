@@ -125,7 +125,7 @@ class Pair:
     #: Maps from the cells of the first and second column to rows and columns of the counts.
     maps: tuple[IntArray, IntArray]
 
-    def places(self, cells: Sequence[IntArray]) -> IntArray:
+    def flat_cells(self, cells: Sequence[IntArray]) -> IntArray:
         """Return the index of every row in the flat table."""
         rows, columns = self.maps[0][cells[self.first]], self.maps[1][cells[self.second]]
         return np.asarray(rows * self.counts.shape[1] + columns)
@@ -162,7 +162,7 @@ class PairModel:
         if not self.further:
             return self._forest_rows(rows, draws)
         drawn = self._forest_rows(_DRAWN_PER_ROW * rows, draws)
-        tables = [(pair.places(drawn), pair.counts.ravel()) for pair in reversed(self.measured)]
+        tables = [(pair.flat_cells(drawn), pair.counts.ravel()) for pair in reversed(self.measured)]
         for column, cells in zip(self.columns, drawn, strict=True):
             tables.append((column.block_of_cell[cells], column.blocks))
         weights = np.ones(len(drawn[0]))
@@ -170,8 +170,8 @@ class PairModel:
             _rake_rows(weights, tables)
         weights = np.minimum(weights, _LARGEST_WEIGHT * weights.mean())
         ends = np.cumsum(weights)
-        places = (np.arange(rows) + draws.random()) * (ends[-1] / rows)
-        chosen = np.minimum(np.searchsorted(ends, places, side="right"), len(ends) - 1)
+        indices = (np.arange(rows) + draws.random()) * (ends[-1] / rows)
+        chosen = np.minimum(np.searchsorted(ends, indices, side="right"), len(ends) - 1)
         chosen = draws.permutation(chosen)
         return [cells[chosen] for cells in drawn]
 
@@ -193,8 +193,8 @@ class PairModel:
 
 def _rake_rows(weights: FloatArray, tables: Sequence[tuple[IntArray, FloatArray]]) -> None:
     """Rake weights of rows, table by table, to the given sums."""
-    for places, counts in tables:
+    for indices, counts in tables:
         wanted = counts * (len(weights) / max(float(counts.sum()), 1e-9))
-        reached = np.bincount(places, weights, minlength=len(counts))
+        reached = np.bincount(indices, weights, minlength=len(counts))
         ratio = np.divide(wanted, reached, out=np.ones_like(wanted), where=reached > 0)
-        weights *= np.minimum(ratio, _LARGEST_FACTOR)[places]
+        weights *= np.minimum(ratio, _LARGEST_FACTOR)[indices]

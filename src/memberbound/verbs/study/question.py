@@ -29,7 +29,7 @@ from memberbound.release.all_rows.bounds import (
     read_bounds,
     read_statements,
 )
-from memberbound.report.model import Data, Question, Role, typed_as
+from memberbound.report.model import Data, Question, Role, parse_as
 from memberbound.tables.columns import Values
 from memberbound.tables.opening import open_table
 from memberbound.tables.persons import Persons, number_persons
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 _PLACES = ("source", "out", "bounds", "model", "nonmembers")
 
 
-def checked_question(options: Mapping[str, Any]) -> Question:
+def check_question(options: Mapping[str, Any]) -> Question:
     """Return validated options, with defaults for missing ones."""
     values = dict(options)
     columns = values.get("columns")
     if columns is not None:
         values["columns"] = [columns] if isinstance(columns, str) else columns
-    return typed_as(Question, values, "")
+    return parse_as(Question, values, "")
 
 
 def read_configuration(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -58,19 +58,19 @@ def read_configuration(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Relative paths in it are relative to the file.
     """
-    place = Path(path)
-    options = read_document(place, "config") or {}
+    file = Path(path)
+    options = read_document(file, "config") or {}
     if not isinstance(options, dict):
         kind = type(options).__name__
-        raise InputError(f"config {place} must hold names and values, got {kind}.")
+        raise InputError(f"config {file} must hold names and values, got {kind}.")
     names = {f.name for f in fields(Question)} | set(_PLACES)
     unknown = sorted(str(name) for name in options if name not in names)
     if unknown:
         raise InputError(
-            f"config {place} must hold only {', '.join(sorted(names))}, got {unknown[0]!r}."
+            f"config {file} must hold only {', '.join(sorted(names))}, got {unknown[0]!r}."
         )
     return {
-        str(name): str(place.parent / str(value)) if name in _PLACES else value
+        str(name): str(file.parent / str(value)) if name in _PLACES else value
         for name, value in options.items()
         if value is not None
     }
@@ -153,7 +153,7 @@ def _rows_by_person(source: Table, firsts: Table, target: str, unit: str) -> tup
     # Order persons by their first row, left-out persons last.
     number = np.argsort(np.lexsort((first, left_out)))[whose]
     order = np.argsort(number, kind="stable")[: int((~left_out[whose]).sum())]
-    rows = firsts.with_frame(frame[list(firsts.columns)].iloc[order], firsts.readings()).parsed()
+    rows = firsts.with_frame(frame[list(firsts.columns)].iloc[order], firsts.readings()).parse()
     starts = np.flatnonzero(np.diff(number[order], prepend=-1))
     everyone = rows.with_frame(rows.frame.assign(**{unit: number[order]}))
     return everyone, Persons(starts, len(order))
@@ -239,7 +239,7 @@ class StudyData:
             records = len(np.unique(number_persons(opened.frame[question.unit])))
         # Every step reads what was parsed; the file's own texts are freed.
         opened.forget_rows()
-        table = rows.parsed()
+        table = rows.parse()
         released = everyone or table
         # The values, what they are taken for, and what is public about them.
         derived = (examples.columns, sorted(selection.roles.items()), examples.classes)
@@ -270,7 +270,7 @@ class StudyData:
         roles = self.examples.selection.roles
         return {column: roles[column] for column in roles if column in self.table.columns}
 
-    def described(self, target: str) -> Data:
+    def describe(self, target: str) -> Data:
         """Describe the table for the report, without any value of a row."""
         return Data(
             name=self.name,

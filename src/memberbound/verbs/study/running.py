@@ -26,7 +26,7 @@ from memberbound.report.model import (
     State,
     StepId,
     StepRecord,
-    typed_as,
+    parse_as,
 )
 from memberbound.verbs.study.steps import GIVEN, STEPS, Context, Finding, Step
 from memberbound.verbs.study.verdict import remedies, verdict
@@ -150,8 +150,8 @@ class StudyRun:
             key, record, finding = json.loads(self._page_of(step).read_text(encoding="utf-8"))
             if key != self._key:
                 return False
-            typed = None if finding is None else typed_as(Finding, finding, step.id)
-            self.records.append(typed_as(StepRecord, record, step.id))
+            typed = None if finding is None else parse_as(Finding, finding, step.id)
+            self.records.append(parse_as(StepRecord, record, step.id))
         except (AssertionError, OSError, ValueError, KeyError, TypeError, RecursionError):
             return False  # a missing or damaged page is written again
         if typed is not None:
@@ -184,7 +184,7 @@ class StudyRun:
             status="partial" if failed else "complete",
             verdict=verdict(self.findings, listed, question, failed),
             question=question,
-            data=data.described(question.target),
+            data=data.describe(question.target),
             sandwich=tuple(
                 sorted(
                     (row for f in findings for row in f.rows),

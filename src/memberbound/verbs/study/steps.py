@@ -127,7 +127,7 @@ class Context:
     #: The declared encoding of the table's CSV file.
     encoding: str | None = None
 
-    def sampled(self, most: int) -> Examples:
+    def sample_examples(self, most: int) -> Examples:
         """Return the examples; for a quick study, a uniform sample of at most ``most``."""
         examples, question = self.data.examples, self.question
         rows = (
@@ -218,7 +218,7 @@ def _private_training(context: Context, learner: str) -> Train:
         records = read_records(data.released, forms, columns=names)
         records = replace(records, unit=context.question.unit, persons=data.persons)
     values = () if examples.class_values is None else examples.class_values
-    places = {label_of(value): code for code, value in enumerate(values)}
+    indices = {label_of(value): code for code, value in enumerate(values)}
 
     def train(rows: RowIndices, seed: int) -> Predict:
         released = fit_private(
@@ -237,9 +237,9 @@ def _private_training(context: Context, learner: str) -> Train:
                 return Predictions(answers, np.zeros((len(answers), 0)))
             # A class that no example has is a wrong answer; one that no model has is never given.
             known = [
-                released.class_names.index(n) if n in released.class_names else -1 for n in places
+                released.class_names.index(n) if n in released.class_names else -1 for n in indices
             ]
-            found = np.array([places.get(name, -1) for name in answers])
+            found = np.array([indices.get(name, -1) for name in answers])
             ranking, chances = released.ranking(encoded), released.probabilities(encoded)
             ranking = np.column_stack([ranking, np.full(len(found), -np.inf)])[:, known]
             if chances is not None:
@@ -292,7 +292,7 @@ def _release_remedy(
     )
 
 
-def _released_model(
+def _train_release(
     context: Context, subject: Literal["noise-every", "noise-other"], learner: str
 ) -> Finding:
     """Make a release of all rows for trial, as ``protect`` makes it, and score others like it."""
@@ -502,7 +502,11 @@ def _roc_of_given(detail: ModelAudit) -> RocCurve:
 
 def audit_model(context: Context, progress: Progress) -> Finding:
     """Attack the learner as it is, on random halves."""
-    question, learner, examples = context.question, context.learner(), context.sampled(_PLAYED)
+    question, learner, examples = (
+        context.question,
+        context.learner(),
+        context.sample_examples(_PLAYED),
+    )
     run = train_shadows(
         examples,
         learner,
@@ -537,7 +541,7 @@ def protect_every_record(context: Context, progress: Progress) -> Finding:
     learner = (
         name if private_form(name) else private_form(context.learner()) or require_form(name).name
     )
-    finding = _released_model(context, "noise-every", learner)
+    finding = _train_release(context, "noise-every", learner)
     progress(1, 1)
     return finding
 
@@ -551,12 +555,12 @@ def protect_other_learner(context: Context, progress: Progress) -> Finding:
     names = [name for name in other_learners(context.data.examples.task) if name != own]
     findings: list[Finding] = []
     refusal = InputError("there must be another learner with a private form.")
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         try:
-            findings.append(_released_model(context, "noise-other", name))
+            findings.append(_train_release(context, "noise-other", name))
         except InputError as problem:
             refusal = problem
-        progress(place + 1, len(names))
+        progress(index + 1, len(names))
     if not findings:
         raise refusal
     return max(findings, key=lambda f: -math.inf if f.score is None else f.score.estimate)
@@ -576,7 +580,7 @@ def explain_promise(context: Context, progress: Progress) -> Finding:
 
 def translate_population(context: Context, progress: Progress) -> Finding:
     """Explain the user's ε for these records."""
-    question, examples = context.question, context.sampled(_EXPLAINED)
+    question, examples = context.question, context.sample_examples(_EXPLAINED)
     answer = population(
         examples.features,
         epsilon=question.epsilon,
@@ -723,7 +727,7 @@ def draw_new_rows(context: Context, progress: Progress) -> Finding:
 
     def train(rows: RowIndices, seed: int) -> Predict:
         new = drawn(data.rows_of(rows), seed).table
-        model = clone(context.learner()).fit(*_labelled(data.examples, new, question.target))
+        model = clone(context.learner()).fit(*_encode_new_rows(data.examples, new, question.target))
         return _predicting(model, data.examples)
 
     answer = drawn(data.released, question.seed)
@@ -743,15 +747,17 @@ def draw_new_rows(context: Context, progress: Progress) -> Finding:
     return Finding(answer.to_dict(), answer.sentence, score=score, remedy=remedy)
 
 
-def _labelled(examples: Examples, table: DataFrame, target: str) -> tuple[FloatArray, Labels]:
+def _encode_new_rows(
+    examples: Examples, table: DataFrame, target: str
+) -> tuple[FloatArray, Labels]:
     """Return new rows as the learner takes them: encoded features, and their targets."""
     features, _ = encode_rows(examples.encoder, examples.columns, table)
     values = Values.of(table[target])
     if examples.class_values is None:
         wanted = values.numbers
     else:
-        places = values.positions([label_of(value) for value in examples.class_values])
-        wanted = np.where(places >= 0, places, np.nan)
+        indices = values.positions([label_of(value) for value in examples.class_values])
+        wanted = np.where(indices >= 0, indices, np.nan)
     usable = np.isfinite(wanted)
     return features[usable], wanted[usable].astype(examples.target.dtype)
 

@@ -41,7 +41,7 @@ from memberbound.verbs.study.question import (
     EMBEDDED_TARGET,
     StudyData,
     StudyModel,
-    checked_question,
+    check_question,
     read_configuration,
 )
 from memberbound.verbs.study.running import REPORT_FILES, StudyProgress, StudyRun, steps_folder
@@ -281,8 +281,8 @@ def study(
     _check_target(source, options)
     public, model, nonmembers = (options.get(n) for n in ("bounds", "model", "nonmembers"))
     named = {n: _file_name(options[n]) for n in ("bounds", "model", "nonmembers") if n in options}
-    question = checked_question(options | named)
-    given = _given_model(source, model, nonmembers, unit=question.unit, trust=trust)
+    question = check_question(options | named)
+    given = _load_given_model(source, model, nonmembers, unit=question.unit, trust=trust)
     jobs = -1 if workers == -1 else whole_number("workers", workers, remedy="-1 is all cores.")
     folder = None if destination is None else _check_folder(destination, resume=resume, force=force)
     data = StudyData.read(source, question, public, encoding)
@@ -326,7 +326,7 @@ def _check_target(source: object, options: dict[str, Any]) -> None:
         raise InputError("database_table must be left out for the embedded table. Name a file.")
 
 
-def _given_model(
+def _load_given_model(
     source: object, model: object, nonmembers: object, *, unit: str | None, trust: bool
 ) -> StudyModel | None:
     """Load the model that the study is about, if any."""
