@@ -123,38 +123,38 @@ class Export(Answer):
     @cached_property
     def game(self) -> NeighbourGame | SubsetGame:
         """The game of the exported promise or study."""
-        what = self.source_for
+        what = self.exported
         return what.subset_game if isinstance(what, Report) else what.game
 
     @cached_property
     def theorems(self) -> tuple[str, ...]:
         """Theorems behind the numbers."""
-        what = self.source_for
+        what = self.exported
         return what.theorems if isinstance(what, Report) else what.promise.theorems
 
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
         """Assumptions behind the numbers."""
-        return self.source_for.assumptions
+        return self.exported.assumptions
 
     @computed
     def audience(self) -> Literal["public", "owner"]:
         """Readers of the export."""
-        return "public" if isinstance(self.source_for, Publication) else "owner"
+        return "public" if isinstance(self.exported, Publication) else "owner"
 
     @computed
     def status(self) -> str | None:
         """Whether every step of the study has an answer (owner only)."""
-        return self.source_for.status if isinstance(self.source_for, Report) else None
+        return self.exported.status if isinstance(self.exported, Report) else None
 
     @computed
     def report_version(self) -> str:
         """The version of memberbound that made the source."""
-        return self.source_for.version
+        return self.exported.version
 
     def summary(self) -> str:
         """Return a short text about the export and its place."""
-        what, name = self.source_for, EXPORT_FORMATS[self.format].name
+        what, name = self.exported, EXPORT_FORMATS[self.format].name
         if isinstance(what, Report):
             lines = [f"{name} of a {what.status} study: {self.promise or what.verdict.sentence}"]
             lines.append(words()["owner_only"])
