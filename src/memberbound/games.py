@@ -14,7 +14,7 @@ ATTACKERS = {
     "iid": "an attacker who knows the source of the records, but not the table",
     "model": "the attacks that were run on this model",
 }
-#: How two neighbouring data sets differ.
+#: Neighbour relations of data sets.
 Adjacency = Literal["replace-one", "add-remove"]
 ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "add-remove")
 

@@ -346,8 +346,8 @@ def recognise_members(
     Theorem: proofs/given-models.md claim 2 (after Bates, Candès, Lei, Romano and Sesia 2023; the
     p-values of fresh records are positively dependent, which Benjamini and Yekutieli's theorem
     allows).
-    Assumes: given the model, non-members are exchangeable draws whose scores do not depend on each
-    other, in whatever order they are listed; the attack was chosen in advance.
+    Assumes: given the model, non-members are exchangeable draws with scores that do not depend on
+    each other or on their order; the attack was chosen in advance.
     Edge cases: ties are broken at random; with fewer than 20 non-members nothing is identified.
     """
     from scipy.stats import false_discovery_control

@@ -23,7 +23,7 @@ from memberbound.errors import InputError, fraction, nonnegative
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import confident, significant
 
-#: Allowance for the relative error of binomial tails and of one step of the recursion.
+#: Allowance for the relative errors of binomial tails and of a recursion step.
 _SLACK = 1e-11
 #: Hypotheses tested at once, and the number of refinements of the interval between two.
 _WIDTH, _ROUNDS = 129, 4
@@ -108,7 +108,7 @@ def audit_one_run(
 
     The auditor guesses "in" for the highest scores and "out" for equally many of the lowest: on all
     canaries, on half of them, on a quarter, and so on.  Each guess count gets an equal share of the
-    error, which pays for selecting the best.
+    error, which covers selecting the best.
 
     Guarantee: P(epsilon_lower > ε) ≤ 1 - ``confidence`` for every (ε, ``delta``)-DP mechanism, and
     P(mu_lower > μ) likewise for every μ-GDP mechanism.

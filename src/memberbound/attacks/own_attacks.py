@@ -1,8 +1,8 @@
 """An attack of one's own: a function of what an attacker sees, measured like the others.
 
 The function gets a :class:`View` and returns one number per record, higher for members.  It may
-learn from the known records, whose membership the view tells; it is measured on the others, whose
-membership is not in the view.  The intervals need scores that depend on the record, the model and
+learn from the known records, with their membership; it is measured on the others, whose membership
+is not in the view.  The intervals need scores that depend on the record, the model and
 the known records, not on other measured records.  This is tried on half of the measured records,
 and a function that scores them differently there is refused.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What an attack of one's own sees of a given model.
+    """The view of a given model that a custom attack gets.
 
     Attributes:
         outputs: the model's outputs, a row per record: probabilities, logits, labels or values.

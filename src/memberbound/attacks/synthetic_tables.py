@@ -99,7 +99,7 @@ class _Axis:
 
     @cached_property
     def cells(self) -> Beside:
-        """The cells of the column, with one for values that are none of the others."""
+        """The cells of the column, with one for all other values."""
         if self.edges is None:
             return Beside((Rest(), Labels((*self.labels, ""))))
         return Beside((Rest(), Intervals.between_cuts(self.edges)))

@@ -311,8 +311,8 @@ class TokenScores:
 def learned_score(found: TokenScores, seed: int) -> tuple[FloatArray, BoolArray]:
     """Score documents by a logistic regression on all token statistics (LT-MIA's kind of attack).
 
-    Half of the members and half of the non-members are reference documents, whose membership the
-    attacker knows; the mask marks the others, on which alone the attack is measured.
+    Half of the members and half of the non-members are reference documents with known membership;
+    the mask marks the others, on which the attack is measured.
 
     Assumes: :attr:`TokenScores.spreads` are known.
     """

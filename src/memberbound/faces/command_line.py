@@ -47,7 +47,7 @@ _PANELS = {
     },
     "Models": {
         "bounds": "Write a template in which to state what is public about a table's columns.",
-        "protect": "Train a model on all rows without revealing whose records are among them.",
+        "protect": "Train a model on all rows without revealing who is in the data.",
         "predict": "Apply a model released by protect or protect-half to raw rows.",
         "audit": (
             "Measure what membership inference attacks on a model achieve, with confidence "
@@ -58,9 +58,7 @@ _PANELS = {
         ),
     },
     "Tables": {
-        "synthesize": (
-            "Generate a synthetic table without revealing whose records are in the original."
-        ),
+        "synthesize": ("Generate a synthetic table without revealing who is in the original."),
         "audit-table": "Measure what membership inference attacks on a synthetic table achieve.",
         "certify": "Certify how much any learner whatsoever can leak about the rows of a table.",
         "plan": "Find how many training rows a certified target requires.",
@@ -75,9 +73,7 @@ _PANELS = {
         ),
     },
     "Numbers": {
-        "summarize": (
-            "Release statistics of all rows without revealing whose records are among them."
-        ),
+        "summarize": ("Release statistics of all rows without revealing who is in the data."),
         "verify": "Recompute the certificate of a release, and check that it belongs to the file.",
         "ledger": (
             "Show what all releases about the same people guarantee together, and the budget left."

@@ -96,7 +96,7 @@ def ending(problem: BaseException, tracebacks: Path | None = None) -> tuple[str,
 
 
 def _suggest_eta(problem: BaseException) -> str | None:
-    """Return what to use where a release was asked for an ε: the η of noise that keeps it."""
+    """Return the η that replaces an ε in a call of a release: noise at this η meets the ε."""
     context = getattr(problem, "ctx", None)
     if getattr(problem, "option_name", None) != "--epsilon" or context is None:
         return None

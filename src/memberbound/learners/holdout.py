@@ -113,7 +113,7 @@ def predict_rows(
 def _columns_by_class(
     model: Any, values: FloatArray, classes: Sequence[str], absent: float
 ) -> FloatArray:
-    """Order a model's columns by class; fill in those of classes it does not know."""
+    """Order a model's columns by class; fill in missing classes."""
     ordered = np.full((len(values), len(classes)), absent)
     for index, name in enumerate(model.classes_):
         if str(name) in classes:

@@ -1,4 +1,4 @@
-"""Model files of scikit-learn, ONNX, LightGBM, XGBoost and torch; no code runs without trust.
+"""Model files of scikit-learn, ONNX, LightGBM, XGBoost and torch; no code runs unless trusted.
 
 A file is either data, which is validated before native code traverses it, or code (pickle, joblib),
 which is not opened without ``trust``.

@@ -61,7 +61,7 @@ __all__ = [
 
 
 def withdrawn_sample_size(d: ArrayLike, epsilon: ArrayLike) -> Numbers:
-    """A23-C4.1.1: return √d/ε, the size that a withdrawn corollary says is enough.  It is not.
+    """A23-C4.1.1: return √d/ε, the size that a withdrawn corollary claims to suffice.  It does not.
 
     ``aubinais2025.required_sample_size`` is the size that holds; compare both.
 

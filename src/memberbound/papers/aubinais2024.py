@@ -1,6 +1,7 @@
 """The preprint of February 2024, result by result: λ = 1, total variation, finite learners.
 
-What A25 restates is the same function under the same name; ``accuracy_range`` is the preprint's.
+Results that A25 restates are the same functions under the same names; ``accuracy_range`` is only in
+the preprint.
 """
 
 from __future__ import annotations

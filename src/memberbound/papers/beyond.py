@@ -326,7 +326,7 @@ def leak_of_table(counts: ArrayLike, n: int | None = None, confidence: float = 0
 
 
 def record_leak_upper(expected: ArrayLike) -> Numbers:
-    """X7: return the cap e^(-λ)λ^⌊λ⌋/⌊λ⌋! on the leak of a record whose cell expects λ members.
+    """X7: return the cap e^(-λ)λ^⌊λ⌋/⌊λ⌋! on a record's leak, if its cell expects λ members.
 
     Guarantee: no learner leaks the record more.
     Theorem: X7; 0.4/√k at an integer λ = k.

@@ -88,7 +88,7 @@ def lemma_22() -> Outcome:
 
 
 def lemma_24_comment() -> Outcome:
-    """The comment on A25-L24 says that the range of C_K thins out away from δ = 1/2."""
+    """The comment on A25-L24 claims that the range of C_K thins out away from δ = 1/2."""
     widths = {}
     for largest in (0.34, 0.4, 0.5, 0.6, 0.9):
         lower, upper = diversity_given_largest_atom(10, largest)
@@ -106,7 +106,7 @@ def lemma_29() -> Outcome:
         m = math.floor(gamma * n * p)
         psi = math.comb(n, m + 1) * (m + 1) * p ** (m + 1) * (1 - p) ** (n - m)
         left = atoms * mean_deviation(n, p, gamma) / (2 * gamma)
-        # What equation 44 calls |1 − 1/γ|·o(e^−n): everything it adds minus the left side.
+        # Equation 44's |1 − 1/γ|·o(e^−n): the sum of its other terms minus the left side.
         remainders[n] = atoms * psi / (gamma * n) + abs(1 - 1 / gamma) / 2 - left
     logs = {n: math.log(r.numerator) - math.log(r.denominator) + n for n, r in remainders.items()}
     # Method of types: P(B = j) ≥ e^{−n·kl(j/n, p)}/(n+1), so e^n·remainder → ∞ if kl < 1.
@@ -126,7 +126,7 @@ def table_1() -> Outcome:
 
 
 def text_of_table_1() -> Outcome:
-    """A25 §6.2 speaks of a loss of 2 % at C_K = 9.20, where its table shows 0.3 points."""
+    """A25 §6.2 reports a loss of 2 % at C_K = 9.20, where its table shows 0.3 points."""
     lost = (989 - 986) / 1000
     # To the one digit that is printed, 2 % reaches from 1.5 to 2.5 %.
     return 0.02, lost, abs(lost - 0.02) > 0.005, {}
@@ -141,7 +141,7 @@ def corollary_15() -> Outcome:
 
 
 def any_procedure() -> Outcome:
-    """A25-H.2 says after L33 that every learner's security tends to 1; not for continuous laws."""
+    """A25-H.2 claims after L33: every learner's security tends to 1; not for continuous laws."""
     n, atoms = 1000, (10**6, 10**12, 10**18)
     securities = {f"security_with_{k:.0e}_atoms": 1 - leak_of_uniform(k, n) for k in atoms}
     # A fresh record of a continuous law is in the released set with probability 0.
@@ -201,7 +201,7 @@ def needed_constant(n: int) -> float:
 def theorem_5_1() -> Outcome:
     """A24-T5.1 has a constant that depends on d alone; these laws need an ever larger one."""
     needed = {n: needed_constant(n) for n in (100, 400, 1600, 6400)}
-    # Δ stays near 1, so each fourfold n asks for twice the constant: there is no bound.
+    # Δ stays near 1, so each fourfold n needs twice the constant: there is no bound.
     numbers = {f"constant_needed_at_{n}": value for n, value in needed.items()}
     return (
         needed[100],
@@ -234,10 +234,10 @@ def _rank(derivative: Callable[[FloatArray], FloatArray], points: FloatArray) ->
 
 
 def example_3() -> Outcome:
-    """A25-E3 applies T13 to (z, z², z³), whose law lives on a curve: no part has a density."""
+    """A25-E3 applies T13 to (z, z², z³), which lies on a curve: no part has a density."""
     points = np.random.default_rng(3).normal(size=(100, 1))
     rank = _rank(lambda z: np.array([[1.0], [2 * z[0]], [3 * z[0] ** 2]]), points)
-    # Sard: a smooth map from R^m whose derivative has a smaller rank has an image of measure 0.
+    # Sard: a smooth map into R^m with a derivative of smaller rank has an image of measure 0.
     return 3, rank, rank < 3, {}
 
 
@@ -279,7 +279,7 @@ def equation_15() -> Outcome:
 
 
 def remark_4() -> Outcome:
-    """A25-R4 says a data-dependent attack is always right; not when records coincide."""
+    """A25-R4 claims that a data-dependent attack is always right; not when records coincide."""
     best = best_conditional_accuracy((_HALF, _HALF), (0, 1), _HALF)
     return 1, best, best < 1, {}
 
@@ -333,7 +333,7 @@ def private_supremum() -> Outcome:
 
 
 def lemma_33() -> Outcome:
-    """A25-L33 says no deterministic learner is DP; a constant one is, with ε = δ = 0."""
+    """A25-L33 claims that no deterministic learner is DP; a constant one is, with ε = δ = 0."""
     constant = least_dp_delta(lambda _: "always the same", (0, 1), 3)
     return 1, constant, constant < 1, {"least_delta_of_the_sum": least_dp_delta(sum, (0, 1), 3)}
 
@@ -347,11 +347,11 @@ def capped_loss(y: float, prediction: float) -> float:
 
 
 def equation_13() -> Outcome:
-    """A25-eq13 asks of the loss only that it is continuous; a prediction can then shrink it.
+    """A25-eq13 only requires a continuous loss; a prediction can then shrink it.
 
     With ω(y, u) = min(|y|, 1)/(1 + u²) the constant prediction u = √(1/η − 1) has loss at most η on
     every record there is. A learner that starts there has met its stopping rule before it saw the
-    data, so its release says nothing: the laws of the two worlds are the same.
+    data, so its release reveals nothing: the laws of the two worlds are the same.
     """
     # The loss is largest at |y| ≥ 1.
     largest = {e: capped_loss(1.0, math.sqrt(1 / e - 1)) / e for e in (1e-2, 1e-4, 1e-6)}
@@ -400,7 +400,7 @@ def ridge_example() -> Outcome:
 
 
 def proposition_19() -> Outcome:
-    """A25-P19's proof says that no network is constant at a label; one without slope may be.
+    """A25-P19's proof claims that no network is constant at a label; one without slope may be.
 
     One unit, Ψ(x) = v·max(0, wᵀx + b) with w = 0 and b = v = 1: it is 1 at every x.
     """
@@ -495,7 +495,7 @@ def corollary_10() -> Outcome:
 def sigma_from_train() -> Outcome:
     """I24-Alg1 takes σ from halves of D_train; it can miss the moment by any factor.
 
-    With four records a half of D_train is one record, whose variance is 0. The estimate is
+    With four records a half of D_train is one record, with variance 0. The estimate is
     then the spread of the small mean term alone, for every budget B: two values at distance t
     never have a standard deviation above t/2.
     """
@@ -546,7 +546,7 @@ def proposition_11() -> Outcome:
 
 
 def general_k() -> Outcome:
-    """I24 says its results have analogues for every k; T8 has none of the form FPR + c·η."""
+    """I24 claims analogues of its results for every k; T8 has none of the form FPR + c·η."""
     population = frozenset(range(4))
 
     def missing_half(train: frozenset[int]) -> ExactLaw:
@@ -621,7 +621,7 @@ def typo_123() -> Outcome:
 def footnote_2() -> Outcome:
     """L24's footnote 2 drops repeated records without loss; a repeat changes the prior.
 
-    A release that says nothing is 0-PMP, so L24-L6 caps every attack at ½; but an attacker who
+    A release that reveals nothing is 0-PMP, so L24-L6 caps every attack at ½; but an attacker who
     always says "in" about a record that occurs twice is right more often.
     """
     sets = list(combinations("aabc", 2))

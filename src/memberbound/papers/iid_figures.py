@@ -60,7 +60,7 @@ Whole = NDArray[np.int64]
 
 # ── A25-F1: the network ───────────────────────────────────────────────────────────────────────────
 
-#: Thresholds of the figures; the text speaks of the smallest one only.
+#: Thresholds of the figures; the text mentions only the smallest.
 THRESHOLDS = (1e-2, 1e-4, 1e-6)
 SMALLEST = THRESHOLDS[-1]
 #: N(0, 0.01) is read as a variance.
@@ -421,7 +421,7 @@ class Setting:
     width: int = 256
     rate: float = 0.01
     iterations: int = 500
-    #: Images per iteration; the paper does not say.
+    #: Images per iteration; the paper does not give it.
     batch: int = 200
 
     @property
@@ -473,7 +473,7 @@ def measure_setting(digits: Digits, setting: Setting, rng: np.random.Generator) 
     One draw of clusterings and training sets.
     """
     order = rng.permutation(len(digits.train))
-    # What remains: the rows that training sets are drawn from, and that the law is read off.
+    # The remaining rows: training sets are drawn from them, and they define the law.
     rest = order[len(setting.clusters) * setting.set_aside :]
     sets = {n: rng.choice(rest, n, replace=False) for n in setting.sizes}
     table = []

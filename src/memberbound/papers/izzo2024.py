@@ -79,7 +79,7 @@ def eta_of_mechanism(mechanism: Mechanism, population: int, size: int | None = N
     Assumes: the laws are the mechanism's.
 
     Examples:
-        >>> eta_of_mechanism(lambda train: {0 in train: 1}, 4)  # says whether record 0 trains
+        >>> eta_of_mechanism(lambda train: {0 in train: 1}, 4)  # reveals whether record 0 trains
         Fraction(1, 2)
     """
     game = SubsetGame(population, population // 2 if size is None else size)
@@ -229,7 +229,7 @@ def eta_of_norm_noise(mean_deviation: ArrayLike, scale: ArrayLike) -> Numbers:
     ½(1 - e^(-σ₁/scale)) with σ₁ = E‖θ - Eθ‖, or E‖θ - m‖ for any point m.
 
     Guarantee: the release θ + noise is η-MIP, every record, for any norm and dimension.
-    Theorem: X14 with X19: the two worlds are noise around points whose mean distance is at most
+    Theorem: X14 with X19: the two worlds are noise around points at a mean distance of at most
     2σ₁, and 1 - e^(-t/2) is concave.
     Assumes: k = N/2.
     Numerics: rounded up.
@@ -399,7 +399,7 @@ def tail_bound(moment: ArrayLike, t: ArrayLike) -> Numbers:
     return each(bound, moment, t)
 
 
-# ── The statistic whose sensitivity explodes ──────────────────────────────────────────────────────
+# ── A statistic with unbounded sensitivity ────────────────────────────────────────────────────────
 
 
 def exploding_population(population: int) -> FloatArray:

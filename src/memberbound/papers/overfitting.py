@@ -1,7 +1,7 @@
 """Overfitting as a ceiling on security, proved by losses alone (A25 §4 and App. B).
 
-A learner whose training losses are nearly all at most ε, a threshold that nearly no fresh loss
-meets, has almost no security: the attack "the loss is at most ε" finds its members.
+If nearly all training losses are at most ε and nearly all fresh losses are above, the learner has
+almost no security: the attack "the loss is at most ε" finds its members.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ def ceiling_from_stopping(
 class Ceiling:
     """A ceiling on the security of one trained model, at the threshold that makes it lowest.
 
-    ``estimate`` is the ceiling of the observed shares, which says 1 - O(1/√n) of a model that never
-    saw its data; ``upper`` charges both shares for sampling and for the choice of the threshold.
+    ``estimate`` is the ceiling from the observed shares, which is 1 - O(1/√n) for a model
+    independent of its data; ``upper`` charges both shares for sampling and for the choice of the threshold.
     """
 
     epsilon: float
@@ -167,8 +167,8 @@ def ceiling_of_losses(
     """A25-T11, A25-P10: return the ceiling that the losses of one trained model prove, at any γ.
 
     Guarantee: with probability at least ``confidence`` the security of this model against this
-    training set is at most ``upper``, and of a model that does not depend on its training records
-    nothing below 1 is said.  It is not the learner's MIS, which averages over training sets:
+    training set is at most ``upper``; for a model that does not depend on its training records
+    ``upper`` is 1.  It is not the learner's MIS, which averages over training sets:
     :func:`ceiling_of_runs`.
     Theorem: proofs/overfitting-ceiling.md, claim 1.
     Assumes: fresh records are independent draws that training did not use.
@@ -228,7 +228,7 @@ def _massart(draws: int, error: float) -> float:
 
 
 def _ranks(n: int) -> np.typing.NDArray[np.int64]:
-    """Return ranks, fixed by n alone, whose thresholds get bounds of their own."""
+    """Return ranks, fixed by n alone; each threshold there gets its own bounds."""
     spared = {0, *(int(n * 2.0**-i) for i in range(1, 12))}
     return np.array(sorted({n - k for k in spared if k < n}), dtype=np.int64)
 
@@ -321,7 +321,7 @@ def sphere_ceiling(dimension: ArrayLike, n: ArrayLike, gamma: ArrayLike = 1.0) -
     """A25-P19, A24-C.1: return a ceiling on security for a two-layer ReLU classifier.
 
     Inputs are uniform on the sphere of radius √s in R^s, the width is at least n, and gradient flow
-    starts where the paper says.  The result is max(1, 1/γ)·C(n, 2)·P(|cos| > t) with
+    starts as in the paper.  The result is max(1, 1/γ)·C(n, 2)·P(|cos| > t) with
     t = ((s+1)/(3n) - 1)/s, where cos² of two independent directions is Beta(½, (s-1)/2).
 
     Guarantee: MIS is at most the result.

@@ -319,13 +319,13 @@ Run = Callable[..., Findings]
 
 @dataclass(frozen=True)
 class Experiment:
-    """A figure or table: how it is set, and the function that measures it.
+    """A figure or table: its settings, and the function that measures it.
 
     ``code`` names a module of this package and its function ``run(trials, seed, progress)``, which
     is deterministic given the first two; its keyword arguments are the settings of the paper.
-    ``notes`` say in words how the paper was read and what of it cannot be matched.  With
+    ``notes`` describe readings of the paper and parts that cannot be matched.  With
     ``needs_data`` the function takes the folder with data sets, or ``None``, and returns ``run``;
-    it raises :class:`MissingDataError` where a data set is missing.
+    it raises :class:`MissingDataError` if a data set is missing.
     """
 
     id: str
@@ -404,7 +404,7 @@ DATA_VARIABLE = "MEMBERBOUND_DATA"
 
 
 class MissingDataError(InputError):
-    """A data set that the package does not carry is not there; the message says how to get it."""
+    """A data set outside the package is missing; the message explains how to get it."""
 
 
 def data_folder(data: str | Path | None) -> Path | None:

@@ -1,7 +1,7 @@
 """Every result of the five papers with its status, its function and its erratum.
 
 Each paper has a TOML file beside this module; ``X.toml`` holds what goes beyond the papers.  The
-counterexamples that errata name there are functions in ``errata``, and run when they are asked for.
+counterexamples that errata name there are functions in ``errata``, and run on request.
 
 Examples:
     >>> errata()["I24-T8"].demonstrate().violated
@@ -73,8 +73,8 @@ class Erratum:
     """A claim of one of the papers that does not hold as printed.
 
     Attributes:
-        kind: Its weight: the claim is contradicted as it stands; it is under one of the readings
-            that the text allows; or a slip of notation, and what is concluded from it stands.
+        kind: Its weight: the claim is contradicted as printed; contradicted under one of the
+            possible readings; or a slip of notation that does not affect the conclusions.
         printed: The printed claim, paraphrased.
         holds: The claim that holds instead.
         counterexample: Name of the function of ``errata`` that computes it.
@@ -99,8 +99,8 @@ class Entry:
 
     Attributes:
         id: Key of the paper and number of the result, such as ``"A25-T14"``.
-        title: What it is about, in a few words.
-        statement: What it says, in the notation of the docs; for an erratum, what holds.
+        title: Its subject, in a few words.
+        statement: The claim, in the notation of the docs; for an erratum, the corrected claim.
         status: Its status; a figure is reproduced if every claim about it comes out.
         call: Dotted path of the function that a reader calls.
         code: Dotted paths of other code that computes it.

@@ -92,7 +92,7 @@ _SEEDED = "The noise comes from a seed: there is no protection from anyone who m
 
 
 def household_accuracy(record: Mapping[str, Any], members: int = 4) -> float | None:
-    """Return how often anybody is right about a household at most, from a derivation record.
+    """Return the largest accuracy of an attack on a household, from a derivation record.
 
     Edge cases: None where steps sample records.
     """
@@ -129,7 +129,7 @@ def release_slack(coordinates: float) -> float:
 
 @dataclass(frozen=True)
 class Slack:
-    """What the slack of a release adds up from, fixed before the table is read.
+    """The terms of a release's slack, fixed before the table is read.
 
     ``coordinates`` bounds the number of noisy numbers, ``names`` the number of chances to name a
     value that one person has.
@@ -170,8 +170,8 @@ class NoisySums:
     def measure(self, sums: ArrayLike, differing: int | None = None) -> FloatArray:
         """Return the sums plus noise, on a grid; any use of the result is post-processing.
 
-        ``differing`` is the number of coordinates whose law can differ between neighbouring tables,
-        where the length of the vector is secret.
+        If the length of the vector is secret, ``differing`` is the number of coordinates that can
+        have different laws on neighbouring tables.
         """
         if self.times < 1:
             raise RuntimeError("more vectors of sums were measured than the budget covers.")
@@ -193,7 +193,7 @@ class BudgetShare:
     name: str
     mu: float
     source: RandomSource = field(default=SECURE, repr=False, compare=False)
-    #: The noise that it paid for, and the number of vectors.
+    #: The noise of this share, and the number of vectors.
     noise: NoisySums | None = field(default=None, repr=False, compare=False)
     vectors: int = field(default=0, repr=False, compare=False)
 
@@ -268,7 +268,7 @@ class Budget:
     source: RandomSource = field(default=SECURE, kw_only=True, repr=False)
     #: Called before the first share is taken, to record the budget in a ledger or reject it.
     reserve: Callable[[Budget], None] | None = field(default=None, kw_only=True, repr=False)
-    #: What the slack adds up from, and the columns whose bounds are public.
+    #: The terms of the slack, and the columns with public bounds.
     slacks: tuple[SlackPart, ...] = field(default=(), kw_only=True)
     bounds: tuple[str, ...] = field(default=(), kw_only=True)
     #: Its entry in a ledger, once it is entered.
@@ -378,7 +378,7 @@ class Budget:
         )
 
     def evidence(self, records: int, certificate: Certificate) -> dict[str, object]:
-        """Return what a certificate says besides its bounds: the sentences and the derivation."""
+        """Return the fields of a certificate besides its bounds: sentences and derivation."""
         curve = self.curve()
         return {
             "statement": statement(curve.accuracy(), self.unit),

@@ -28,11 +28,11 @@ SEAL, REPLACES = "certificate_sha256", "replaces"
 
 @dataclass(frozen=True)
 class Measurement:
-    """Vectors of sums with normal noise, paid for by one share of the budget.
+    """Vectors of sums with normal noise, charged to one share of the budget.
 
-    ``vectors`` is the number of vectors that were paid for; ``coordinates`` counts the noisy
-    numbers that were drawn and whose law can differ between neighbouring tables.  A share that
-    bought no noise has 0 vectors and no scale.
+    ``vectors`` is the number of vectors charged; ``coordinates`` counts the noisy numbers that were
+    drawn and can have different laws on neighbouring tables.  A share without noise has 0 vectors
+    and no scale.
     """
 
     name: str
@@ -77,18 +77,18 @@ class SlackPart:
 
 @dataclass(frozen=True)
 class Derivation:
-    """How μ, the curve and η of a release of all rows follow from its noise."""
+    """The derivation of μ, the curve and η of a release of all rows from its noise."""
 
     game: str
     adjacency: str
     unit: str | None
     records: int
     public: tuple[str, ...]
-    #: None where steps sample records, whose curve is not that of normal laws.
+    #: None if steps sample records: their curve is not Gaussian.
     mu: Given | None
     slack: Given
     slacks: tuple[SlackPart, ...]
-    #: μ of the budget whose shares the measurements took.
+    #: μ of the whole budget of the measurements.
     budget_mu: Given
     measurements: tuple[Measurement, ...]
     #: Fraction of μ² that the measurements' shares add up to.
@@ -104,7 +104,7 @@ class Derivation:
 
 @dataclass(frozen=True)
 class LedgerPosition:
-    """Where a release stands in a ledger: its entry, the number of entries before it, its link."""
+    """A position in a ledger: the entry, the number of entries before it, its link."""
 
     entry: str
     position: int
@@ -113,7 +113,7 @@ class LedgerPosition:
 
 @dataclass(frozen=True)
 class GroupBound:
-    """What holds for a number of records together, such as a household."""
+    """Bounds for several records together, such as a household."""
 
     records: int
     eta_upper: Upper

@@ -73,7 +73,7 @@ class LedgerEntry:
 
     @property
     def fixed(self) -> dict[str, object]:
-        """What never changes after the entry was written."""
+        """The fields that never change after the entry is written."""
         return {key: value for key, value in asdict(self).items() if key not in _FILLED_IN}
 
     @property
@@ -228,7 +228,7 @@ class Ledger:
 
 
 def ledger_content(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a ledger file without checking what its entries say."""
+    """Read a ledger file without validating its entries."""
     check_input(Path(path), "ledger")
     content = read_document(_resolve(path), "ledger", "JSON")
     if not isinstance(content, dict) or content.get("format") != _FORMAT:

@@ -190,7 +190,7 @@ class NormExponentialNoise:
         d = self.dimension
         low, high = float(special.gammaln(d / 2)), float(special.gammaln((d + 1) / 2))
         slack = 16 * UNIT * (abs(low) + abs(high) + d)
-        # The slack is 16 units at least, which pays for the exponential and the quotient too.
+        # The slack is at least 16 units, which also covers the exponential and the quotient.
         return min(math.exp(low - high + slack) / (2 * math.sqrt(math.pi)), 0.5)
 
     def distance(self, lengths: ArrayLike) -> FloatArray:

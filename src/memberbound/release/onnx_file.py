@@ -189,7 +189,7 @@ class _Value:
         return self.graph.node("Where", condition, other, self)
 
 
-#: What a node takes: the output of another one, or a constant.
+#: An input of a node: the output of another one, or a constant.
 _Operand = _Value | ArrayLike
 
 

@@ -1,4 +1,4 @@
-"""How precise a noisy number is: the half-width of its interval, and the η that a width needs.
+"""The precision of noisy numbers: half-widths of intervals, and the η that a width needs.
 
 Noise is normal and put on a grid, so that an interval for the table's own value follows from the
 noise alone (X32, proofs/intervals.md).
@@ -25,7 +25,7 @@ CONFIDENCE = 0.95
 SHOWN_ROWS = (1_000, 10_000, 100_000)
 #: Factor by which a release's noise may exceed the ideal one: roundings, and room in sensitivities.
 _ROOM = 1.0 + 2.0**-19
-#: Coordinates of the largest histogram, whose draws have a slack.
+#: Coordinates of the largest histogram; each draw adds to the slack.
 _COORDINATES = 100_000
 #: The largest and the smallest μ of a search.
 _MUS = (10.0, 1e-12)
@@ -54,7 +54,7 @@ def half_width(scale: float, confidence: float = CONFIDENCE) -> float:
 
     def covers(count: int) -> bool:
         # The grid points within h are at least ``count``; the noises that lead to them fill an
-        # interval of length count·step = 2h whose middle is at most half a step from 0.
+        # interval of length count·step = 2h with its middle at most half a step from 0.
         reach = count * step / 2
         above, below = (reach + step / 2) / scale, (reach - step / 2) / scale
         return float(special.ndtr(above) - special.ndtr(-below)) >= confidence
@@ -87,7 +87,7 @@ class Precise:
 
 @dataclass(frozen=True)
 class IntervalTarget:
-    """What a width needs: from noise alone, and together with sampling (None if impossible)."""
+    """The η for a width: from noise alone, and together with sampling (None if impossible)."""
 
     width: Given
     rows: int
@@ -105,8 +105,8 @@ def sampling_width(rows: int) -> float:
 def interval_width(mu: float, rows: int) -> IntervalWidth:
     """Return the widths for a mean or share that ``summarize`` releases with all of μ.
 
-    A share is a count whose histogram moves by √2.  A mean is a noisy sum over a noisy number of
-    values; it is no less precise.
+    A share is a count in a histogram with sensitivity √2.  A mean is a noisy sum over a noisy
+    number of values; it is no less precise.
     """
     alone = sampling_width(rows)
     share, total = (half_width(moves / mu * _ROOM) for moves in (HISTOGRAM_MOVES, 2.0))
@@ -121,7 +121,7 @@ def widths_at(eta: float, rows: tuple[int, ...] = SHOWN_ROWS) -> tuple[IntervalW
 
 
 def target_interval(width: float, rows: int) -> IntervalTarget:
-    """Return the smallest η whose 95 % intervals of a mean or share have at most this width.
+    """Return the smallest η at which 95 % intervals of a mean or share have at most this width.
 
     Examples:
         >>> found = target_interval(0.02, 10_000)

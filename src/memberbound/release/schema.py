@@ -40,7 +40,7 @@ def _has_size(value: Any) -> bool:
     return isinstance(value, (dict, list))
 
 
-#: Keyword → whether a value keeps it; one that it does not speak of does.
+#: Keyword → test of a value; values of other types pass.
 _RULES: dict[str, Callable[[Any, Any], bool]] = {
     "type": _is_kind,
     # True is not 1 in JSON.
@@ -58,7 +58,7 @@ _RULES: dict[str, Callable[[Any, Any], bool]] = {
 
 @cache
 def record_schema() -> Mapping[str, Any]:
-    """Return the JSON Schema of the certificate of a release of all rows."""
+    """Return the JSON Schema of certificates for releases of all rows."""
     text = resources.files(__package__).joinpath("record.schema.json").read_text(encoding="utf-8")
     schema: dict[str, Any] = json.loads(text)
     return schema

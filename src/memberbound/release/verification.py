@@ -39,12 +39,12 @@ from memberbound.release.schema import record_schema, violation
 
 #: A scale is rounded up by a few units in the last place, and shares are rounded.
 _TIGHT = Fraction(1, 10**12)
-#: What the lattice of sampled steps may differ by between machines, relative.
+#: Relative difference of the lattice of sampled steps between machines, at most.
 _LATTICE = 1e-11
 #: Slack of a coordinate, and the chance to name what one record has (gradient-descent.md, 3 and 5).
 _PER_DRAW = 42 * Fraction(1, 2**46) + Fraction(1, 2**70)
 _NAMED_AT = Decimal("-6.075")
-#: Least squared sensitivity, where the name of a measurement says what is measured.
+#: Least squared sensitivity of measurements that are identified by their name.
 _LEAST_SQUARES = {
     **dict.fromkeys(
         (
@@ -411,7 +411,7 @@ def _at_least(name: str, stated: float | Fraction, least: Decimal) -> None:
 
 
 def check_content(content: object, certificate: Mapping[str, Any]) -> Check:
-    """Check that a file that describes its own budget says what the certificate says."""
+    """Check that the budget described in a file agrees with its certificate."""
 
     def compare() -> str:
         assert isinstance(content, dict)

@@ -168,7 +168,7 @@ def ceiling_chart(ceilings: Mapping[str, Ceiling], rates: Sequence[float], setti
 # ── What ε means for these records, for attackers with decreasing knowledge ───────────────────────
 
 
-#: By the names in the answer of ``population``: who attacks, what they know, and the look.
+#: By key of the answer of ``population``: the attacker, their knowledge, and the look.
 _SWEPT_ATTACKERS: dict[str, tuple[str, str, Look]] = {
     "worst_case": (
         "worst case",

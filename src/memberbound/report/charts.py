@@ -171,7 +171,7 @@ def _sandwich_legend(rows: Sequence[SandwichRow]) -> Legend:
     for kind, (span, text) in _KEYS.items():
         if kind in shown:
             marker = line_key(ls="", **_MARKERS[kind])
-            if span:  # two handles, one over the other, which the stubs do not know
+            if span:  # two handles, one over the other, which the stubs lack
                 both = cast("Artist", (patch_key(**_SPANS[span]), marker))
             legend.append((both if span else marker, text))
     if any(vacuous(row.accuracy_upper) for row in rows):

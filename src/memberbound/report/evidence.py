@@ -2,8 +2,8 @@
 
 The formats are those of the Hugging Face Hub (``model-index``), the OpenDP registry of deployments,
 CycloneDX 1.6, ACRO (shown to output checkers by the SACRO viewer), and a checklist of four
-standards.  Every statement is a fact of the certificate or of the study, or marked for somebody to
-fill in.
+standards.  Every statement is a fact of the certificate or of the study, or marked as to be
+filled in.
 """
 
 from __future__ import annotations

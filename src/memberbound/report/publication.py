@@ -39,7 +39,7 @@ from memberbound.report.model import (
 
 _CERTIFICATE = ".certificate.json"
 
-# ── What everybody may see ────────────────────────────────────────────────────────────────────────
+# ── Public facts ──────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ def parameters(published: Publication) -> str:
     return f"{'; '.join(stated)}; one {who} replaced."
 
 
-# ── What only people know ─────────────────────────────────────────────────────────────────────────
+# ── Facts that people add ─────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -363,7 +363,7 @@ class Case:
     def statements(self, *, public: bool = False) -> dict[str, str]:
         """Return the file's digest and what people added, for lists of settings.
 
-        In public there is no place for what was weighed, nor for a cost measured on the rows.
+        The public list leaves out the reasons of the decision, and costs measured on the rows.
         """
         names = _PUBLIC if public else [field.name for field in fields(About)]
         added = {name: getattr(self.about, name) for name in names} | {"paper": None}

@@ -1,5 +1,5 @@
 """Tables: reading files, counting cells on an SQL engine, writing row-level results.
 
-The values are compared as :mod:`memberbound.tables.source` says; what is counted never leaves the
-engine but for the counts of counts.
+:mod:`memberbound.tables.source` defines when values are equal.  Only counts of counts leave the
+engine.
 """

@@ -313,14 +313,14 @@ def cell_profile(frame: DataFrame) -> CountProfile:
 # ── Information kept by a coarsened table: estimates, never certificates ──────────────────────────
 #
 # With a target the measure is the mutual information between the coarsened row and the target, by
-# leave-one-out prediction: each row's target is predicted from the other rows of its cell.  The
-# plug-in value would claim to know the target of all-distinct rows completely.  Cells with few rows
-# lean on the prediction of the columns that stay as they are.
+# leave-one-out prediction: each row's target is predicted from the other rows of its cell.  For
+# all-distinct rows, the plug-in value would be the full entropy of the target.  Cells with few rows
+# shrink to the prediction from the columns that stay unchanged.
 #
-# A prediction has a price: the shares in a cell are estimated from its rows, which costs about
-# (cells - 1)(values - 1)/2N nats.  The search pays it, since a learner would; as an estimate of the
-# information it is a bias.  Reported is therefore the gain over the same prediction for shuffled
-# targets, which say nothing and cost the same.
+# Estimating the shares of a cell from its rows costs about (cells - 1)(values - 1)/2N nats.  The
+# search includes this cost, since a learner would bear it; as an estimate of the information it is
+# a bias.  So report the gain over the same prediction for shuffled targets, which carry no
+# information at the same cost.
 #
 # Without a target the measure is the entropy of the coarsened row, with the Miller–Madow
 # correction.
@@ -330,9 +330,9 @@ _PRIOR_ROWS = 1.0
 
 
 def prediction_information(cell: Codes, kept: Codes, target: Codes) -> float:
-    """Return by how many nats the other rows of a cell predict a row's target better than shares.
+    """Return the gain, in nats, of predicting a target from other rows of its cell, over shares.
 
-    ``kept`` numbers the columns that stay as they are, whose prediction is the prior of a cell's.
+    ``kept`` codes the unchanged columns; their prediction is the prior of a cell's.
     """
     shares = np.bincount(target)[target] / target.size
     prior = _left_out_prediction(kept, target, shares)

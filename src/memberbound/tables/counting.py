@@ -313,7 +313,7 @@ def write_records(
     """Write the table's rows in their order with their leak beside them; return how many.
 
     The leak of a row is ``leak_by_count[c]``, where c is the number of rows in its cell (with
-    ``unit``: the number of units whose bag of rows is the same).  ``out`` ends in ``.parquet``,
+    ``unit``: the number of units with the same bag of rows).  ``out`` ends in ``.parquet``,
     ``.csv`` or ``.csv.gz``.
 
     Guarantee: ``out`` appears complete or not at all: it is written beside its place under another

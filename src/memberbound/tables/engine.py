@@ -118,7 +118,7 @@ def reading(name: str) -> Iterator[None]:
     except MemberboundError:
         raise
     except duckdb.InterruptException as error:
-        # So DuckDB says that Ctrl-C was pressed, here and as a RuntimeError below.
+        # DuckDB reports Ctrl-C like this, here and as a RuntimeError below.
         raise KeyboardInterrupt from error
     except (duckdb.OutOfMemoryException, MemoryError) as error:
         raise MemberboundError(

@@ -84,7 +84,7 @@ def compile_rows(rows: ir.Table) -> str:
 
 
 def query_types(connection: DuckDBPyConnection, query: str) -> dict[str, DuckDBPyType]:
-    """Return the types of a query's columns as DuckDB knows them; ibis has fewer."""
+    """Return the DuckDB types of a query's columns; ibis has fewer."""
     relation = connection.sql(query)
     return dict(zip(relation.columns, relation.types, strict=True))
 
@@ -169,8 +169,8 @@ def _key_elsewhere(rows: ir.Table, column: str, name: str) -> ir.Value:
 def _bytes_on_postgres(value: ir.Value) -> ir.Value:
     """Return the bytes of a text or a double.
 
-    A cast of text to bytes would read escapes in it; ``convert_to`` does not, and knows no
-    collation.  ``float8send`` gives the bits, so that the sign of a zero and a NaN count.
+    A cast of text to bytes would interpret escapes; ``convert_to`` does not, and ignores
+    collations.  ``float8send`` gives the bits, so that the sign of a zero and a NaN count.
     """
     import ibis
 

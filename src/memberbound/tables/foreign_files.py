@@ -8,9 +8,9 @@ Each is a list of columns with declared types, or none, and rows that are read o
   error are missing.
 - *SQLite* types values as well; column types are only affinities.
 
-Where cells have types of their own and the table is public, a column whose cells share one type
-has that type; any other column is text, in which ``1`` and ``"1"`` differ.  Where the rows are
-secret no row decides about others: every such column is text.
+If cells are typed and the table is public, a column has the type that all its cells share; any
+other column is text, in which ``1`` and ``"1"`` differ.  In a secret table no row may decide
+about others, so every such column is text.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _batches(
 
 
 def _column_type(kinds: set[type]) -> pa.DataType | None:
-    """Return the type of a column whose cells have these; None where they share none."""
+    """Return the type of a column from the types of its cells; None if they share none."""
     import pyarrow as pa
 
     if kinds == {int, float}:
@@ -249,7 +249,7 @@ def sqlite_rows(
             except sqlite3.OperationalError as error:
                 if "decode to UTF-8" not in str(error):
                     raise
-                # Its message quotes the text, which is somebody's.
+                # Its message quotes the text, which is secret.
                 raise InputError(
                     f"{path} must hold texts in UTF-8, and one of them is not. Write it again in "
                     "that encoding."
@@ -282,7 +282,7 @@ def sqlite_rows(
 def pick_table(path: Path, table: str | None, tables: dict[str, tuple[T, bool]]) -> T:
     """Return the named table of a database, or its only one; each comes with whether it is stored.
 
-    A view or a virtual table is computed as the file says, which may come from a stranger.
+    Views and virtual tables run queries of the file, which may come from a stranger.
     """
     stored = {name: location for name, (location, is_stored) in tables.items() if is_stored}
     names = ", ".join(map(repr, stored)) or "no stored table at all"
@@ -307,7 +307,7 @@ def _stores_text(declared: str) -> bool:
 
 
 def _decode(stored: bytes) -> str | bytes:
-    """Return a text of SQLite, which stores what it is given: bytes that are no UTF-8 as bytes."""
+    """Decode a text of SQLite, which may hold invalid UTF-8: return that as bytes."""
     try:
         return stored.decode()
     except UnicodeDecodeError:

@@ -27,7 +27,7 @@ class Persons:
     """Rows sorted by person: those of person k start at ``starts[k]``.
 
     Guarantee: every method's result for a person is independent of the order of that person's rows
-    and of everybody else's rows (proofs/persons.md).
+    and of all other rows (proofs/persons.md).
 
     Examples:
         >>> visits = Persons(np.array([0, 1, 4]), 6)

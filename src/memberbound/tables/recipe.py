@@ -55,14 +55,14 @@ def exact_codes(series: Series) -> NDArray[np.int64]:
             return np.asarray(codes, dtype=np.int64)
     if series.dtype.kind == "O":
         # 1, 1.0 and True are equal to Python but differ in a written file: tell them apart.  Not by
-        # pandas, whose version 2 compares texts up to their first zero byte.
+        # pandas: version 2 compares texts only up to their first zero byte.
         spelled = ((type(v).__name__, v if isinstance(v, str) else repr(v)) for v in series)
         seen: dict[tuple[str, str] | None, int] = {}
         present = pd.notna(series).to_numpy()
         keys = (key if there else None for key, there in zip(spelled, present, strict=True))
         return np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=np.int64)
     if isinstance(series.dtype, np.dtype) and series.dtype.kind == "f":
-        # By their bits, so that -0.0 is not 0.0; NaN says that a value is missing.
+        # By their bits, so that -0.0 is not 0.0; NaN is a missing value.
         values = series.to_numpy(dtype=np.float64)
         series = pd.Series(np.where(np.isnan(values), np.nan, values).view(np.int64))
     return np.asarray(pd.factorize(series, use_na_sentinel=False)[0], dtype=np.int64)
@@ -119,7 +119,7 @@ class Bins:
         return iso_date(edge) if self.form in ("date", "day-first") else number_label(edge)
 
     def apply(self, series: Series) -> Series:
-        """Return the names of the bins; what is no number is missing or something else."""
+        """Return the names of the bins; a non-number is missing or *other*."""
         bins = Intervals.between_cuts(self.edges, closed="right", text=self._text)
         cells = Beside((bins, Absent(), Rest()))
         labels = [cells.label(cell) for cell in range(cells.count)]
@@ -167,7 +167,7 @@ _RULES: dict[str, type[Rule]] = {r.kind: r for r in (Keep, Drop, Bins, Merge, Ge
 
 @dataclass(frozen=True)
 class Pool:
-    """Rows whose coarsened values over ``columns`` are no listed cell become ``(other)`` there.
+    """Replace coarsened values over ``columns`` by ``(other)`` unless they form a listed cell.
 
     The other columns (the target, columns to keep) stay, so the rule never looks at them.
     """
@@ -188,7 +188,7 @@ class Pool:
         return frame.assign(**pooled)
 
 
-#: Name and version of the JSON layout; a reader refuses a version it does not know.
+#: Name and version of the JSON layout; readers refuse other versions.
 _FORMAT, _SCHEMA = "memberbound recipe", 1
 
 
@@ -211,7 +211,7 @@ class Recipe:
     optional: tuple[str, ...] = ()
 
     def apply(self, frame: DataFrame) -> DataFrame:
-        """Return the coarsened table; columns the recipe does not know are left out."""
+        """Return the coarsened table; leave out columns that the recipe does not have."""
         import pandas as pd
 
         frame = check_frame(frame)

@@ -318,7 +318,7 @@ def read_secret_columns(
 
     ``forms`` holds the forms of the columns with bounds.  With ``unit`` the rows are sorted by
     person (:meth:`Records.group_by_person`), unless ``with_unit`` keeps them as they are, with the
-    unit among the columns in the table's order.  A file whose rows would take more than half of
+    unit among the columns in the table's order.  A file that would take more than half of
     ``memory`` (a size such as ``2GB``; default: half of the machine's) is read shard by shard on
     every use.  ``spread`` sends the rows elsewhere instead.
 

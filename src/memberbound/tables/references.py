@@ -26,9 +26,8 @@ def reference_notes(
 ) -> tuple[str, ...]:
     """Return a note about the rows that a table and its reference share; refuse the same rows.
 
-    The rows are compared in ``columns``, whose counts are ``joint``, and in all columns that both
-    tables have: the first finds a reference that was renumbered, the second one whose counted
-    columns are coarse.
+    Compare the rows in ``columns``, with counts ``joint``, and in all columns of both tables: the
+    first finds a reference that was renumbered, the second one with coarse counted columns.
 
     Guarantee: independent samples are refused with probability at most about 1e-3, whatever their
     law (:mod:`memberbound.iid.overlap`).

@@ -16,8 +16,8 @@ role            when
                 ``31.01.2020``, ``31-01-2020``, ``31 Jan 2020``, ``01/31/2020``, ``31/01/2020``
                 where a first part above 12 shows it; each also with a time and a zone
 ``identifier``  at least 20 values of text that do not repeat (95 % distinct; half of them if the
-                column's name says so or the values are UUIDs); whole numbers of 16 digits and more
-                likewise; shorter whole numbers only if their name says so, or if independent rows
+                name suggests it or the values are UUIDs); whole numbers of 16 digits and more
+                likewise; shorter whole numbers only if the name suggests it, or independent rows
                 would have repeated: at least 100 of them, so dense that 20 repetitions were to be
                 expected, with at most a tenth of these
 ``text``        at least 20 values, at least half of them of four words or more, half of them
@@ -56,7 +56,7 @@ ROLES: tuple[Role, ...] = ("number", "category", "date", "identifier", "text")
 Roles = Mapping[str, str] | None
 #: Rows below which nothing that does not repeat is called an identifier or free text.
 _FEWEST, _FEWEST_WHOLE = 20, 100
-#: Distinct shares: of an identifier, and of one whose name or spelling says so.
+#: Distinct shares: of an identifier, and of one that its name or spelling suggests.
 _DISTINCT, _DISTINCT_NAMED = 0.95, 0.5
 #: Repetitions that independent rows had to show, and the share of them that may be there.
 _REPEATS, _REPEATS_LEFT = 20.0, 0.1
@@ -87,16 +87,16 @@ _ID_JOINED = re.compile(
 )
 
 
-#: Words for somebody.
+#: Words for persons.
 _PERSON_WORDS = {"user", "customer", "client", "patient", "person", "member", "employee", "student"}
 _PERSON_WORDS |= {"subject", "passenger", "participant", "insured", "citizen", "resident"}
-#: Fewest values of a column that may identify persons, if its name names nobody.
+#: Fewest values of a column that may identify persons, if its name has none of these words.
 _FEWEST_PERSONS = 20
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a column is and how its values are written; ``given`` if the user said so."""
+    """The role of a column and the form of its values; ``given`` if the user declared them."""
 
     role: Role
     form: Form = "text"
@@ -116,7 +116,7 @@ OF_AN_ARRAY = Reading("number", "number")
 
 
 def check_roles(roles: Roles, columns: Sequence[str], table: str) -> dict[str, Role]:
-    """Return the roles that the user gave to columns of a table, or refuse one that is none."""
+    """Return the roles that the user gave to columns of a table; refuse unknown roles."""
     if roles is not None and not isinstance(roles, Mapping):
         raise InputError(f"roles must map columns to roles, got {roles!r}.")
     for name, role in (roles or {}).items():
@@ -211,11 +211,11 @@ def _kind(dtype: DuckDBPyType) -> str:
 
 
 def _scanned_expressions(source: str, kinds: Mapping[str, str]) -> str:
-    """Return what the one scan reads: the columns as v0, v1, …, and of text what is asked often.
+    """Return the expressions that one scan reads: columns as v0, v1, …, and shared ones of texts.
 
-    That is the text without blanks around it, as t0, and whether it is a sentence, as s0: written
-    once, because an engine prepares a pattern wherever it is written, which on a small table takes
-    longer than the scan.
+    The shared ones are t0, the stripped text, and s0, whether it is a sentence.  They are written
+    once, because the engine compiles a pattern at every occurrence, which takes longer than the
+    scan of a small table.
     """
     values, sentences = [], []
     for index, (name, kind) in enumerate(kinds.items()):
@@ -245,7 +245,7 @@ def _spelling_bit(index: int) -> str:
 
 
 def _facts_expression(index: int, kind: str) -> str:
-    """Return what the one scan asks about a column: a list of five numbers."""
+    """Return the aggregates of one scan over a column: a list of five numbers."""
     numbers = "0, 0, 0"
     if kind == "text":
         spelled = f"bit_or({_spelling_bit(index)}) FILTER (t{index} NOT NULL)"
@@ -393,12 +393,12 @@ def _role_of_text(name: str, facts: _Facts, separator: str | None) -> Reading:
     return Reading(role)
 
 
-# Which columns are used.
+# Selection of columns.
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The columns that a verb uses, those it leaves out by their role, and what to say about it."""
+    """The columns that a verb uses, those that it leaves out by role, and notes about them."""
 
     columns: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -429,9 +429,9 @@ def select_by_role(
 ) -> Selection:
     """Choose columns: the named ones, or all but identifiers and free text.
 
-    ``apart`` are columns that are no features (a target, a unit), ``named`` those that the user
-    spoke of in another way; with ``texts`` free text stays, and is spoken of.  Where nothing but
-    inferred identifiers is left, they are used.
+    ``apart`` are columns that are not features (a target, a unit), ``named`` those that the user
+    mentioned elsewhere; with ``texts``, keep free text, and note it.  If only inferred identifiers
+    are left, use them.
     """
     if columns is not None:
         chosen = [columns] if isinstance(columns, str) else list(columns)

@@ -38,7 +38,7 @@ tell them apart (how: :mod:`memberbound.tables.exact`):
 
 - null is a value of its own: null equals null and nothing else, the empty string included;
 - floats are compared by their bits: 0.0 differs from -0.0, NaN from null, and a NaN from a NaN with
-  another payload (in pandas, where NaN says that a value is missing, all are null);
+  another payload (in pandas, where NaN is a missing value, all are null);
 - text is compared by its bytes, without the collation of its column: case, accents' encoding,
   trailing blanks and zero characters count;
 - times are compared to the last digit stored, nanoseconds included;
@@ -107,7 +107,7 @@ _VALUES = 2**21
 
 
 def check_file(source: str | os.PathLike[str], *, folders: bool = False) -> None:
-    """Refuse a name that is no file's, before anything else is looked at.
+    """Refuse a name that is not a file, before any other check.
 
     With ``folders`` it may be that of a folder of Parquet files.
     """
@@ -407,7 +407,7 @@ def _duckdb(engine: Engine, path: Path, table: str | None) -> str:
 
 
 def refuse_cut(source: ir.Table, *, secret: bool = False) -> None:
-    """Refuse tables of ibis whose engine would be handed, or would compare, less than they hold.
+    """Refuse ibis tables if their engine would receive, or compare, truncated values.
 
     With ``secret`` also types of which the engine does not take every value.
     """

@@ -18,7 +18,7 @@ form             a text is a number if it is written as
 ``truth``        ``true`` or ``false``
 ``text``         nothing
 ``unit``         nothing: it identifies a person, and two texts are two persons; the words for a
-                 missing value are values, because somebody may be called so
+                 missing value are values, because they may be names
 ``%d.%m.%Y`` …   a date in this format of ``datetime.strptime``
 ``words:…``      as the form at its end, but the words in it are values (:func:`with_words`)
 ===============  =================================================================================
@@ -250,7 +250,7 @@ def iso_date(days: float) -> str:
     return moment.date().isoformat() if days == math.floor(days) else moment.isoformat(" ")[:-6]
 
 
-#: How a form begins that lists words for a missing value which are values.
+#: Prefix of a form that lists words for a missing value which are values.
 _WORDS = "words:"
 
 

@@ -24,7 +24,7 @@ _PLAIN = ".txt"
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """Secret texts, one per document, sorted by person where ``starts`` says where each begins.
+    """Secret texts, one per document, sorted by person; ``starts`` has the first of each person.
 
     Guarantee: a document is a function of its own row.  What is not a text is an empty document,
     which is a record like any other.
@@ -34,7 +34,7 @@ class Documents:
     name: str
     unit: str | None = None
     starts: NDArray[np.int64] | None = None
-    #: Labels of the documents, None for none, where a column of labels was asked for.
+    #: Labels of the documents, None for none, if a column of labels was requested.
     labels: Sequence[str | None] | None = None
 
     def __len__(self) -> int:

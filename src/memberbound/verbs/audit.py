@@ -223,7 +223,7 @@ def audit(
             ``package.module:factory`` or an estimator (default: ``same``, the model's own kind,
             for scikit-learn estimators and those of LightGBM and XGBoost).
         factory: for a PyTorch ``state_dict``: the ``package.module:factory`` for the module.
-        by: a column whose values are subgroups to report separately.
+        by: a column of subgroups, to report separately.
         quick: leave out the attacks that train reference models, the strongest ones.
         seconds: time limit for training reference models (default: 60); the first one always
             finishes.

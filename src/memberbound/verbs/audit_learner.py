@@ -144,7 +144,7 @@ def audit_learner(
         cache: folder that keeps finished fits, so that an interrupted run can continue (``True``,
             the command line's default: the user's cache folder).
         workers: processes; -1 uses all cores, 1 trains in this process.
-        scheduler: address of a dask scheduler whose workers train the models.
+        scheduler: address of a dask scheduler; its workers train the models.
         seed: for the random halves and the learners.
 
     Command line:

@@ -104,7 +104,7 @@ class TextAudit(RecordsAnswer):
 
     @property
     def refuted_claim(self) -> str | None:
-        """What canaries refute: a claimed ε, or the certificate of the adapters."""
+        """The claim that canaries refute: an ε, or the certificate of the adapters."""
         if self.one_run is None or self.certified_mu_upper is None:
             return super().refuted_claim
         if self.one_run.mu_lower <= self.certified_mu_upper:
@@ -208,7 +208,7 @@ def audit_text(
             bound from ``canaries``; the command exits with code 3 if the lower bound exceeds it.
         delta: the δ of that ε (default: 1e-5).
         text: column of the documents.
-        by: a column of the documents whose values are subgroups to report separately.
+        by: a column of subgroups of the documents, to report separately.
         attacks: scores to use (default: all that can be computed).
         confidence: of each interval.
         keep_tokens: write the token table to this Parquet file, for later use with ``tokens``.

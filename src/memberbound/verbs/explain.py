@@ -107,7 +107,7 @@ class Parameters:
     unit: OmitEmpty[str | None] = None
     #: Records that are replaced together.
     records: OmitEmpty[int | None] = None
-    #: What the wanted width of an interval needs.
+    #: The η that an interval of the target width needs.
     interval: OmitEmpty[IntervalTarget | None] = None
     ledger_assumptions: tuple[str, ...] = field(default=(), metadata=INTERNAL)
 
@@ -149,7 +149,7 @@ class Explanation(Answer, Limited):
 
     @computed
     def adjacency(self) -> Adjacency:
-        """How the two neighbouring data sets differ."""
+        """The neighbour relation: replace one record, or add or remove one."""
         return self.guarantee.adjacency
 
     @computed

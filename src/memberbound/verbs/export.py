@@ -26,7 +26,7 @@ from memberbound.report.page import render
 from memberbound.report.printing import find_browser, page_count, print_pdf
 from memberbound.report.publication import Case, Publication
 
-#: Readers of a format: everybody, the owner of the rows, or the readers of its source.
+#: Readers of a format: the public, the owner of the rows, or the readers of its source.
 Audience = Literal["public", "owner", "source"]
 
 
@@ -212,7 +212,7 @@ def export(
             checker ``sacro``; for an auditor ``checklist``; for the owner ``pdf`` (the whole
             report) or ``mlflow-owner``.
         release: the released file that the study led to, with its certificate beside it.
-        about: YAML file with what only you know: purpose, controller, who chose the limit, …
+        about: YAML file with further facts: purpose, controller, who chose the limit, …
         out: file to write; for MLflow a run (``runs:/ID``) or an experiment's name (default: the
             active run, or a new one).
 

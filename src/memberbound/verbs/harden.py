@@ -216,7 +216,7 @@ def harden(
     the recipe and is not released; the certificate does not cover what the recipe reveals about
     them.  With a ``reference`` all rows are released; it must be independent of them: no person in
     common with ``table``, and neither table selected after seeing the other.  The rows to release
-    are selected by position and seed, so anyone who knows both knows which were selected.
+    are selected by position and seed, so the seed reveals which were selected.
     Edge cases: a table that cannot be made safe enough raises :class:`InputError`, which reports
     the best value reached; nothing is written.
 

@@ -119,8 +119,8 @@ def plan(
     ``columns`` or ``roles`` (column → role).
 
     Guarantee: training on ``n_required`` rows meets the target(s) for every learner, for a table
-    with probability ≥ ``confidence`` over its rows; from a table, ``record_leak`` covers the
-    records whose values occur in it.
+    with probability ≥ ``confidence`` over its rows; from a table, ``record_leak`` covers
+    records with values that occur in it.
     Theorem: A25-T14 for a law, X7 for records; X5, X15 and X16 for a table.
     Assumes: the rows are independent draws from the law, now and later.
     Edge cases: ``n_required`` is ``None`` if no n can be certified; ``reason`` explains why.

@@ -79,7 +79,7 @@ def protect(
     progress: Annotated[Callable[..., None], Option("progress", metavar="training on all rows")]
     | None = None,
 ) -> Protection:
-    """Train a model on all rows without revealing whose records are among them.
+    """Train a model on all rows without revealing who is in the data.
 
     Guarantee: no attacker who knows all other records and sees the model is right about any
     record's membership more than ``eta`` above blind guessing.  This holds with certainty for every

@@ -123,7 +123,7 @@ def protect_half(
             record is a person.
         out: file for the release; its certificate is written beside it.
         workers: processes (default: all cores).
-        scheduler: address of a dask scheduler whose workers do the refitting.
+        scheduler: address of a dask scheduler; its workers do the refitting.
         insecure_seed: for tests only: draw training set and noise from a seed, which provides no
             protection.
 

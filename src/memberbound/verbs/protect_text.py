@@ -60,7 +60,7 @@ class TextProtection(CertifiedAnswer):
 
     eta: Given
     documents: int
-    #: Number of persons, where a column says whose documents they are.
+    #: Number of persons, if a column identifies them.
     persons: int | None
     sigma: Given
     sample_rate: Given
@@ -84,7 +84,7 @@ class TextProtection(CertifiedAnswer):
 
     @property
     def spent(self) -> Budget:
-        """The budget that paid for the release."""
+        """The budget that the release spent."""
         budget: Budget = self.released.budget
         return budget
 
@@ -95,12 +95,12 @@ class TextProtection(CertifiedAnswer):
 
     @computed
     def curve(self) -> CurveReadings:
-        """What the attacker's curve says about a record that is replaced."""
+        """Readings of the attacker's curve, for a replaced record."""
         return self.spent.readings()
 
     @property
     def protected(self) -> str:
-        """What a record is called."""
+        """The word for a record."""
         return "document" if self.persons is None else "person"
 
     @computed
@@ -157,7 +157,7 @@ class TextProtection(CertifiedAnswer):
 
     @property
     def refuted_claim(self) -> str | None:
-        """What the floor refutes: the ceiling, if something is wrong with this program."""
+        """The claim that the floor refutes: the ceiling, if this program is wrong."""
         if self.one_run is None or self.one_run.mu_lower <= self.curve.mu_upper:
             return None
         return self.one_run.sentence
@@ -187,12 +187,12 @@ def protect_text(
     insecure_seed: InsecureSeed | None = None,
     progress: Annotated[Callable[..., None], Option("progress")] | None = None,
 ) -> TextProtection:
-    """Fine-tune a language model so that nobody can tell which documents it was trained on.
+    """Fine-tune a language model without revealing which documents it was trained on.
 
     Low-rank adapters (peft's format) are trained on all documents by DP-SGD: Poisson samples,
     clipped gradients of single documents, noise on a grid, and the exact replace-one curve.
 
-    Guarantee: nobody who knows all other documents and sees the adapters is right about any
+    Guarantee: no attacker who knows all other documents and sees the adapters is right about any
     document's membership more than ``eta`` above blind guessing: for every document of any
     collection, without a confidence level; with ``unit`` for every person with all documents.
     Theorem: X31 (proofs/networks.md), with ``unit`` X26.
@@ -303,7 +303,7 @@ def protect_text(
         out=None if out is None else str(out),
         warnings=(*_notes(documents, insecure_seed), _OWN_EYES),
         released=released,
-        # How many documents the persons have is secret.
+        # The number of documents per person is secret.
         owner_only=(*_OWNER_ONLY, *(() if unit is None else ("documents",))),
     )
 

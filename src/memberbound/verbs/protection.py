@@ -357,7 +357,7 @@ class HalfProtection(_Released):
 
     @property
     def protected(self) -> Literal["record", "person"]:
-        """What a record is called: a person, where a column says whose rows they are."""
+        """The word for a record: a person, if a column identifies persons."""
         return member_name(self.unit)
 
     @computed

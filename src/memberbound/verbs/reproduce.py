@@ -33,7 +33,7 @@ class Redone(Protocol):
 
     @property
     def title(self) -> str:
-        """What it shows."""
+        """The subject of the figure or table."""
 
     @property
     def trials(self) -> int:
@@ -56,7 +56,7 @@ class Redone(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How the paper was read, and what cannot be matched."""
+        """Readings of the paper, and parts that cannot be matched."""
 
 
 @dataclass(frozen=True)
@@ -282,11 +282,11 @@ def reproduce(
         memberbound reproduce L24-F5 --set d=2 --set sigma=1
         memberbound reproduce all --out figures
 
-    A run with ``out`` that is stopped goes on from its last trial when it is started again.
+    An interrupted run with ``out`` resumes after its last trial when it is started again.
 
-    Edge cases: an unknown id, an ``out`` that is a file, less than one trial, a damaged data set:
-    refused before any work is done.  A data set that is not there: refused if its table is the
-    only one asked for; among several it is left out, and ``left_out`` says why.  A claim that does
+    Edge cases: refuse an unknown id, an ``out`` that is a file, less than one trial and a damaged
+    data set before any work is done.  Refuse a missing data set if only its table is requested;
+    among several, leave that table out and give the reason in ``left_out``.  A claim that does
     not hold is a result, not an error.
 
     Examples:

@@ -57,7 +57,7 @@ def summarize(
     force: Force = False,
     insecure_seed: InsecureSeed | None = None,
 ) -> Summary:
-    """Release statistics of all rows without revealing whose records are among them.
+    """Release statistics of all rows without revealing who is in the data.
 
     Guarantee: no attacker who knows all other records and sees the numbers is right about any
     record's membership more than ``eta`` above blind guessing.  This holds with certainty for every

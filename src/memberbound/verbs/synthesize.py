@@ -84,7 +84,7 @@ _POST_PROCESSING = (
 _MOST_COMPARED, _MOST_ROWS = 250_000, 20_000
 #: Share of the real rows used to test models, and the minimum number of rows of each kind.
 _TESTED, _FEWEST = 0.25, 40
-#: Maximum numbers of worst pairs, and of classes whose shares the text output shows.
+#: Maximum numbers of worst pairs, and of classes, that the text output shows.
 _WORST_PAIRS, _MOST_CLASSES = 3, 6
 
 
@@ -118,8 +118,8 @@ class PairDistance:
 class Fidelity:
     """Distances of pairs of columns between the two tables, and scores of boosting by name.
 
-    ``worst_pairs`` has the worst ones first.  ``shortcoming`` says in what models trained on the
-    new rows are worse than a constant; None if they are better, or were not trained.
+    ``worst_pairs`` has the worst ones first.  ``shortcoming`` names how models trained on the new
+    rows are worse than a constant; None if they are better, or were not trained.
     """
 
     two_way_tvd_estimate: EstimateOf
@@ -264,7 +264,7 @@ def synthesize(
     progress: Progress | None = None,
     insecure_seed: InsecureSeed | None = None,
 ) -> Synthesis:
-    """Generate a synthetic table without revealing whose records are in the original.
+    """Generate a synthetic table without revealing who is in the original.
 
     Guarantee: no attacker who knows all other records and sees the new rows, or anything derived
     from them, is right about any record's membership more than ``eta`` above blind guessing.  This

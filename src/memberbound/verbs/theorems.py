@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Theorems:
-    """The results asked for; ``demonstrate`` computes the counterexamples of errata.
+    """The requested results; ``demonstrate`` computes the counterexamples of errata.
 
     Examples:
         >>> theorems("X2")

@@ -61,7 +61,7 @@ class Verification(Answer):
     mu: Given | None
     eta: Upper | None
     checks: tuple[Check, ...]
-    #: Where there are several.
+    #: The files, if there are several.
     files: OmitEmpty[tuple[CheckedFile, ...]]
     statement: str | None
     theorems: tuple[str, ...]
@@ -119,7 +119,7 @@ def verify(
     Guarantee: if all checks hold, every printed bound follows from the recorded noise and
     sensitivities, and the file is the one that the certificate was written for.
     Theorem: X34 (proofs/verification.md), X27 for a ledger, X33 for groups.
-    Assumes: the record is true; ``assumptions`` says what no third party can check.
+    Assumes: the record is true; ``assumptions`` lists the facts that no third party can check.
     Numerics: squares in rationals, the normal law in decimals; a printed upper bound may be larger
     than what is recomputed, never smaller.
     Edge cases: steps that sample records (networks) are recomputed with the producer's lattice.
@@ -128,8 +128,8 @@ def verify(
         release: the released file, or several.
         certificate: its certificate, or an in-toto statement with it (default:
             ``<release>.certificate.json``).
-        ledger: ledger in which the release was entered: was any entry removed, moved or changed?
-        table: for the owner of the rows: the table, whose number of records is compared.
+        ledger: ledger of the release, to check that no entry was removed, moved or changed.
+        table: the table, for the owner of the rows, to compare the number of records.
 
     Command line:
         memberbound verify model.skops

@@ -101,7 +101,7 @@ async def health() -> Answer:
 
 @router.get("/verbs")
 async def verbs() -> Answer:
-    """Return what may be asked of each verb: the arguments' names, kinds, help and choices."""
+    """Return the form of each verb: the arguments' names, kinds, help and choices."""
     return {name: verb_form(verb_named(name)) for name in _VERBS}
 
 

@@ -134,7 +134,7 @@ async def unless_left(left: Left, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of ``work``; cancel it as soon as the client disconnects.
 
     Raises:
-        RefusedError: the client disconnected first; nobody reads this answer.
+        RefusedError: the client disconnected first, so the answer is discarded.
     """
     task, watch = asyncio.create_task(work), asyncio.ensure_future(left())
     try:

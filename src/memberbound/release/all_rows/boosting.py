@@ -273,8 +273,8 @@ def leaf_sums(
 class _Move:
     """One update: a column of a round, with the tables of scores before it.
 
-    ``last`` is the column whose table changed last, and by how much; ``run`` and ``number`` tell
-    the update from all others.
+    ``last`` is the table that changed last, and by how much; ``run`` and ``number`` identify the
+    update.
     """
 
     run: str

@@ -60,14 +60,14 @@ def clip_residuals(
     clipped, and then all rows of a person are scaled by one factor.
     """
     squares = np.zeros(len(residuals))
-    for column in residuals.T:  # not einsum, whose last digit may depend on the row's index
+    for column in residuals.T:  # einsum may round a row by its index
         squares += column * column
     sizes = np.sqrt(squares) * (1 + 2 * sum_slack(residuals.shape[1]))
     sizes = np.maximum(sizes, _SHORTEST)
     factors = np.minimum(clip * (1 - 16 * UNIT) / (lengths * sizes), 1.0)
     if starts is not None:
-        # Integers, rounded up: their sum does not depend on the order of rows.  The 2^-30 pays for
-        # every rounding of the shares too.
+        # Integers, rounded up: their sum does not depend on the order of rows.  The factor
+        # 1 + 2^-30 also covers every rounding of the shares.
         units = np.ceil(lengths * sizes * factors / clip * (_SHARES * (1 + 2.0**-30)))
         counts = np.diff(starts, append=len(residuals))
         shares = _SHARES / np.maximum(np.add.reduceat(units, starts), _SHARES)

@@ -116,7 +116,7 @@ class PrivateEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class MembershipPrivate(PrivateEstimator):
-    """Train a model on all rows without revealing whose records are among them.
+    """Train a model on all rows without revealing who is in the data.
 
     No attacker who knows all other records and sees the model is right about any record's
     membership more than ``eta`` above blind guessing.  X may hold texts and missing values; it is
@@ -128,8 +128,8 @@ class MembershipPrivate(PrivateEstimator):
     setting must keep its default.
 
     A search over settings (GridSearchCV) trains a model per candidate and fold on the same rows,
-    but the certificate covers only one.  :func:`memberbound.private_search` pays for its choice;
-    on a synthetic table (``synthesize``) any search is free.
+    but the certificate covers only one.  :func:`memberbound.private_search` accounts for its
+    choice; on a synthetic table (``synthesize``) any search is free.
 
     Args:
         estimator: LogisticRegression, LinearSVC, Ridge, LinearRegression, HuberRegressor,

@@ -419,6 +419,6 @@ def descend(
 
 
 def most_draws(width: int, outputs: int) -> int:
-    """Bound the number of draws of a default descent of at most this width and outputs."""
+    """Bound the number of draws of a default descent, given its width and outputs."""
     parameters = outputs * (width + 1)
     return max(parameters, min(_STEPS * parameters, MOST_DRAWS))

@@ -128,7 +128,7 @@ def noisy_names(records: Records, name: str, histograms: NoisySums) -> tuple[str
     """
     exact = records.select([name]).shards.sum(_name_counts, name)
     names = sorted(exact)
-    # How many values there are is secret; between neighbours two counts differ.
+    # The number of values is secret; neighbouring tables differ in at most two counts.
     noisy = histograms.measure([exact[label] for label in names], differing=2)
     passed = np.flatnonzero(noisy > 1.0 + CLASS_SCALES * histograms.scale)
     largest = passed[np.argsort(-noisy[passed], kind="stable")][:MOST_CLASSES]

@@ -3,7 +3,7 @@
 The score of a group of the target is an intercept plus an effect per bin of every column.  Effects
 are fitted once, by penalised Newton steps, so that drawn rows have the measured (bin, group)
 counts.  One noisy histogram of scores and hits calibrates their size, and the intercepts are
-tie_intercepts to the measured group counts.
+tied to the measured group counts.
 """
 
 from __future__ import annotations

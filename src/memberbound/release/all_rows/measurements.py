@@ -55,7 +55,7 @@ _FURTHER_SCORES, _FURTHER = "scores of further pairs", "further pairs"
 _FIXED = {_TARGET: 0.02, _CELLS: 0.12, _CALIBRATION: 0.05, _SCORES: 0.05, _FURTHER_SCORES: 0.04}
 #: Signals (μ·records/√columns) between which pairs, and further pairs, take over from columns.
 _PAIR_SIGNALS, _FURTHER_SIGNALS = (200.0, 2000.0), (450.0, 1500.0)
-#: What the columns get of the rest at the two ends; of what they leave, what further pairs get.
+#: Shares at the two ends: of columns in the rest, then of further pairs in the remainder.
 _COLUMN_SHARES, _FURTHER_SHARES = (0.85, 0.5), (0.0, 0.6)
 #: Pairs are measured only if the noise of a score is below this share of the records.
 _LARGEST_SCORE_NOISE = 0.25
@@ -145,8 +145,8 @@ def _finest_maps(
 ) -> tuple[IntArray, IntArray]:
     """Return maps to as many codes as a table of two columns can have: the smaller one's first.
 
-    Two columns of many values get as many codes as stand out from noise of this scale if each code
-    of one belongs to one of the other.
+    If each code of one column belongs to one of the other, two columns of many values get all codes
+    that rise above noise of this scale.
     """
     filled = [int(np.count_nonzero(column.weights)) for column in (first, second)]
     if min(filled) > _MOST_CODES:
@@ -176,7 +176,7 @@ def _are_steps(column: ReleasedColumn, codes: IntArray, shape: tuple[int, ...]) 
 
 @dataclass(eq=False)
 class Measurements:
-    """Measures the secret rows, and keeps what was paid and what is known so far.
+    """Measure the secret rows; keep the budget spent and the estimates so far.
 
     ``rows`` are shards of :class:`LabelledRows`; ``groups`` are the target's estimated counts.
     """
@@ -194,21 +194,21 @@ class Measurements:
     def sums(
         self, name: str, *, sensitivity: float, times: int = 1, part: float = 1.0
     ) -> NoisySums:
-        """Return the noise that a part of a share of the budget pays for, and note its scale."""
+        """Return the noise of a part of a budget share, and record its scale."""
         wanted = min(part * self.shares[name], self.budget.left)
         sums = self.budget.take(name, wanted).sums(sensitivity=sensitivity, times=times)
         self.noise[name] = max(sums.scale, self.noise.get(name, 0.0))
         return sums
 
     def measure_target(self, cells: Cells) -> None:
-        """Measure the target, and find its groups: classes that stand out, or ranges of numbers."""
+        """Measure the target and form its groups: classes above the noise, or ranges of numbers."""
         sums = self.sums(_TARGET, sensitivity=HISTOGRAM_MOVES)
         exact = self.rows.sum(_group_counts, cells.count)
         weights = estimate_cells(cells, sums.measure(exact), sums.scale, float(self.records))
         counts = weights
         if isinstance(cells, CategoryCells):
-            # Every class is a group, however few records the noise leaves it; other and missing
-            # values only if they stand out.
+            # Every named class is a group, even with a noisy count near zero; other and missing
+            # values are one only above the noise.
             named = np.arange(cells.count) < len(cells.labels)
             weights = np.where(named, np.maximum(weights, _LEAST_CLASS), weights)
             counts = np.where(named | (weights >= _GROUP_SCALES * sums.scale), weights, 0.0)
@@ -356,8 +356,8 @@ class Measurements:
     ) -> list[Pair]:
         """Measure pairs, large tables with less noise, and estimate consistent counts.
 
-        What is expected without them is ``predicted``, or independence.  ``weights`` say how much
-        the error of a pair counts.
+        Scores compare with ``predicted`` tables, or with independence.  ``weights`` multiply the
+        error of a pair.
         """
         exact = [
             self.rows.sum(pair_counts, pair, both) for pair, both in zip(pairs, maps, strict=True)

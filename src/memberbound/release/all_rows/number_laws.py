@@ -91,7 +91,7 @@ class NumberLaw:
         return tuple(cuts.tolist()), tuple(empty.tolist())
 
     def bins(self, most: int) -> tuple[float, ...]:
-        """Return edges of at most ``most`` bins of about equal sums of powers of weights.
+        """Return edges of at most ``most`` bins with about equal sums of powers of weights.
 
         Powers below 1, because boosting also learns from sparse tails.
         """
@@ -137,7 +137,7 @@ class NumberLaw:
 
 #: The power in :meth:`NumberLaw.bins`, chosen from ½, ¾, 1 on Adult, compas and health_insurance.
 _TAIL_POWER = 0.75
-#: Maximum number of parts of a cell of the second look.
+#: Maximum number of parts per cell in the second histogram.
 _MOST_PARTS = 64
 #: Smallest exponent of a nonzero number, by format.
 _SMALLEST = (0, -4, -7, -10, -20, 0, -20)

@@ -130,8 +130,8 @@ def take_looks(budget: Budget, private: int, records: int) -> tuple[NoisySums, B
 
 #: Classes with this share of the rows are named, if the share of μ² for it is within these limits.
 _NAMED_SHARE, _CLASS_LIMITS = 0.025, (0.005, 0.05)
-#: Where nothing else names classes, those with this share of the rows are named, for up to this
-#: share of μ²; almost surely if they have this many noise scales.
+#: If nothing else names classes, name those with this share of the rows, for up to this share of
+#: μ²; almost surely if they have this many noise scales.
 _ONLY_NAMED, _ONLY_SHARE, _SURE_SCALES = 0.3, 0.2, CLASS_SCALES + 2.0
 
 
@@ -140,8 +140,8 @@ def learn_classes(
 ) -> tuple[tuple[str, ...], float]:
     """Return the classes of a target, by name, and the scale of the noise in their counts.
 
-    A separate histogram, because rare classes matter more than rare values of a column.  ``alone``
-    says that nothing else names classes: small tables pay more then.
+    A separate histogram, because rare classes matter more than rare values of a column. Set
+    ``alone`` if nothing else names classes: small tables then spend a larger share.
 
     Guarantee: a class of a single person is named with probability at most ``CLASS_SLACK``.
     """

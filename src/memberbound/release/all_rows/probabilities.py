@@ -92,8 +92,8 @@ def score_counts(
 ) -> FloatArray:
     """Sum the weights of records by output, knot and class membership, times 2^units.
 
-    Guarantee: a record of weight w ≤ 1 adds nonnegative whole numbers to every output's part, whose
-    sum is at most w·2^units (proofs/probabilities.md, claim 1).
+    Guarantee: a record of weight w ≤ 1 adds nonnegative whole numbers to every output's part, with
+    a sum of at most w·2^units (proofs/probabilities.md, claim 1).
     """
     outputs, knots = odds.shape[1], _KNOTS.size
     # A network may return NaN, which counts in the middle.
@@ -153,7 +153,7 @@ def probability_line(
     """
     units = min(_UNITS, 52 - records.bit_length())
     total = rows.sum(_count_scores, model, slope, units)
-    # HISTOGRAM_MOVES is 8 units above √2, which pays for the root and the product.
+    # HISTOGRAM_MOVES is 8 units above √2, which covers rounding of the root and the product.
     sensitivity = HISTOGRAM_MOVES * math.sqrt(len(total))
     noise = share.sums(sensitivity=math.ldexp(sensitivity, units))
     # The rest is post-processing of the noisy counts.

@@ -105,7 +105,7 @@ class Derivation:
     edges: tuple[float, ...]
     keys: tuple[str, ...]
     outcomes: tuple[Any, ...]
-    #: How the real values of the column are written.
+    #: Form of the column's real values.
     form: Form = "any"
 
     @property

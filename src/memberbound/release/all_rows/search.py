@@ -1,4 +1,4 @@
-"""Search over settings of a private model, paid from the budget of one release."""
+"""Search over settings of a private model within the budget of one release."""
 
 from __future__ import annotations
 

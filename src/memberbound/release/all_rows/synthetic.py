@@ -1,6 +1,6 @@
 """A synthetic table of all rows, in the neighbour game: measure, select, estimate, sample.
 
-What is measured, with noise, in this order (proofs/synthetic-tables.md):
+Noisy measurements, in this order (proofs/synthetic-tables.md):
 
 1. columns without bounds, to define their *cells* (:mod:`.cells`);
 2. the target: its *groups*;

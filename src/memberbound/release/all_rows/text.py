@@ -64,11 +64,11 @@ _NO_CLIP = 1e9
 def default_training(
     records: int, eta: float, *, length: int, rank: int | None = None, **given: Any
 ) -> TextTraining:
-    """Return settings by a public rule of the number of records and of η.
+    """Return settings by a public rule, given the number of records and η.
 
     What is given (``steps``, ``sample_rate``, ``rate``) is taken.
 
-    Edge cases: refuse a corpus whose gradients would be lost in the noise.
+    Edge cases: refuse a corpus if noise would drown its gradients.
     """
     mu = 2 * float(special.ndtri(0.5 + check_eta_range(eta)))
     if records * mu < _LEAST_SIGNAL:
@@ -88,7 +88,7 @@ def default_training(
 
 
 def whole_samples(training: TextTraining, *, given: float | None) -> TextTraining:
-    """Return the settings with steps that take every record, whose curve a ledger can add up."""
+    """Return the settings with full-batch steps, so that a ledger can compose their curve."""
     if given is not None:
         raise InputError(f"sample_rate must be 1 with a ledger, got {given!r}.")
     steps = max(1, min(training.steps, math.ceil(4 * _PASSES)))
@@ -156,7 +156,7 @@ class Canaries:
 
 
 def draw_canaries(tokenizer: Any, count: int, source: RandomSource) -> Canaries:
-    """Draw texts of random tokens, which nobody would write, and their coins."""
+    """Draw canaries, texts of random tokens, and their coins."""
     words = source.words(count * (_CANARY_TOKENS + 1)).reshape(count, -1)
     ids = (words[:, 1:] % np.uint64(len(tokenizer))).astype(np.int64)
     texts = tuple(str(tokenizer.decode(row.tolist(), skip_special_tokens=True)) for row in ids)
@@ -165,7 +165,7 @@ def draw_canaries(tokenizer: Any, count: int, source: RandomSource) -> Canaries:
 
 @dataclass(frozen=True, eq=False)
 class PrivateText:
-    """Adapters of a language model, as released, with the budget that paid for them."""
+    """Released adapters of a language model, with their budget."""
 
     kind: ClassVar[str] = "language model of all documents"
 
@@ -275,7 +275,7 @@ class TextRun:
 
     @property
     def scale(self) -> float:
-        """Standard deviation of the noise of a coordinate of a step's sum."""
+        """Standard deviation of the noise per coordinate of a step's sum."""
         return self.budget.noise_scale(self.training, len(self.records))
 
     def train(

@@ -179,13 +179,13 @@ def _sizes(layer: Module) -> tuple[int, int]:
     return int(outputs), int(inputs)
 
 
-# ── Public directions: what the base model says about its own texts ───────────────────────────────
+# ── Public directions, from texts that the base model generates ───────────────────────────────────
 
 
 def public_adapters(
     model: Module, layers: list[tuple[str, Module]], rank: int, losses: Losses
 ) -> list[Adapter]:
-    """Return adapters whose two projections come from the base model alone.
+    """Return adapters with both projections computed from the base model alone.
 
     The model writes texts, seeded.  On them, A holds the directions in which the inputs of a layer
     vary most and the left factor those of the gradients of its outputs: a gradient of few numbers

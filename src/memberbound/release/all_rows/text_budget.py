@@ -72,7 +72,7 @@ class TextBudget(NetworkBudget):
         return mu
 
     def noise_scale(self, training: TextTraining, records: int) -> float:
-        """Return the standard deviation of the noise of a coordinate of a step's sum."""
+        """Return the standard deviation of the noise per coordinate of a step's sum."""
         return up(self.training.noise_multiplier * record_reach(training.clip, records), 2)
 
     def describe_steps(self, training: TextTraining, records: int, weights: int) -> TextBudget:

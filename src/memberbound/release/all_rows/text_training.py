@@ -36,11 +36,10 @@ _HALVINGS = 2
 
 @dataclass(frozen=True)
 class TextTraining:
-    """How to train: public numbers, chosen without the documents.
+    """Training settings: public numbers, chosen without the documents.
 
-    Every step takes each record with probability ``sample_rate``.  ``rate`` multiplies the
-    mean clipped gradient; ``averaged`` is the share of the steps, at the end, whose weights are
-    averaged.
+    Every step samples each record with probability ``sample_rate``.  ``rate`` multiplies the
+    mean clipped gradient; weights are averaged over ``averaged``, a share of the steps at the end.
     """
 
     steps: int
@@ -96,7 +95,7 @@ class TextRecords:
     def blocks(
         self, sample: NDArray[np.int64], vocabulary: int
     ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
-        """Yield the documents of sampled records in blocks, whose shape is that of each document.
+        """Yield the documents of sampled records in blocks of equal widths.
 
         With persons, all documents have one width and those of a person keep their order.
         """
@@ -133,7 +132,7 @@ class TextRecords:
 def record_reach(clip: float, records: int) -> float:
     """Return how far one record can move the computed sum of a sample, from above (claim 2).
 
-    ``records`` is public: persons, not their documents, whose gradients are added before the clip.
+    ``records`` is public.  A record may be a person: all their gradients are added, then clipped.
     Blocks may hold a single record, and there is one incomplete block for each width.
     """
     return up(path_sensitivity(clip, records + _HALVINGS + 1, 1) - clip, 4)
@@ -191,7 +190,7 @@ def _owners(records: TextRecords) -> NDArray[np.int64] | None:
 
 @dataclass(frozen=True, eq=False)
 class TrainingState:
-    """What a run has after some steps: functions of noisy sums, so it may be stored and read."""
+    """The state of a run between steps: functions of noisy sums, so it may be stored and read."""
 
     step: int
     weights: FloatArray

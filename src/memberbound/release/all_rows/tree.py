@@ -85,7 +85,7 @@ def keep_edges(scores: FloatArray, blocks: IntArray, scale_of_one: float) -> Flo
 
 
 def share_noise(sizes: Sequence[int], weights: Sequence[float] = ()) -> FloatArray:
-    """Return the parts of a share of μ² that tables of these sizes get, adding up to at most 1.
+    """Split a share of μ² among tables of these sizes; the parts sum to at most 1.
 
     The total error is least where noise falls with the cube root of the number of cells.
     """

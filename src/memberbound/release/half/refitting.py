@@ -384,8 +384,8 @@ class _Work:
     #
     # Every record, any learner: the releases with and without a record are both compared with noise
     # around one centre, and together they are all releases (X19).  It needs no neighbours and no
-    # bound on the statistic, but pays for the whole spread of q(D) instead of the effect of one
-    # record.  Any centre independent of the certifying sample is valid.
+    # bound on the statistic, but its noise covers the whole spread of q(D), not only the effect of
+    # one record.  Any centre independent of the certifying sample is valid.
 
     def by_centre(self, method: str) -> Calibration:
         """Certify the distance of the statistic from a centre, with normal noise or with I24's."""

@@ -99,8 +99,8 @@ def calibrate_sum(
     :class:`~memberbound.subset.gaussian.NoisySum`, the search of ``population``, plus an allowance
     for floating-point draws and the rounding of the sum: about 1e-12 of it; with the crowd to 1e-4
     of the noise (1e-3 for one number).
-    Edge cases: equal vectors need no noise (η = 0, proved), and neither do vectors so few of which
-    differ that the record stays within η; a vacuous η of min(k/N, 1 - k/N) or more is rejected; the
+    Edge cases: equal vectors need no noise (η = 0, proved), nor do vectors if few enough
+    differ to keep the record within η; a vacuous η of min(k/N, 1 - k/N) or more is rejected; the
     crowd never increases the noise, and has no effect if it is too small for its columns.
 
     Examples:
@@ -233,8 +233,8 @@ def histogram(
 def covariance(data: ArrayLike, *, size: int | None = None) -> SumStatistic:
     """Return the upper triangle of the covariance matrix about the population's mean, row by row.
 
-    The attacker of the subset game knows that mean, and about it the covariance is a mean of
-    products.
+    The mean is public in the subset game, so the covariance is a mean of products of deviations
+    from it.
     """
     table = checked_table("data", data)
     first, second = np.triu_indices(table.shape[1])

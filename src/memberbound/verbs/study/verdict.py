@@ -80,7 +80,7 @@ def _cheapest(listed: list[Remedy]) -> Remedy | None:
     return min(useful, key=rank, default=None)
 
 
-#: Remedy → whose shortcoming is stated.
+#: Remedy → model with the shortcoming.
 _MODELS: dict[RemedyId, str] = {
     "coarser": "models trained on the coarser table",
     "synthetic": "models trained on this table",
@@ -162,7 +162,7 @@ def _proved_leak(attacked: Sequence[SandwichRow], question: Question) -> str | N
     """Return the leak that attacks proved, if it exceeds the limit.
 
     The floors of the average and the worst record hold jointly at the study's confidence, so the
-    choice between them is paid for (proofs/audit-subset-game.md claim 6).
+    choice between them is accounted for (proofs/audit-subset-game.md claim 6).
     """
     sure = f"(confidence {confident(question.confidence)})"
     for row in attacked:
