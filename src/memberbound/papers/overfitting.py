@@ -150,7 +150,8 @@ class Ceiling:
     """A ceiling on the security of one trained model, at the threshold that makes it lowest.
 
     ``estimate`` is the ceiling from the observed shares, which is 1 - O(1/√n) for a model
-    independent of its data; ``upper`` charges both shares for sampling and for the choice of the threshold.
+    independent of its data; ``upper`` charges both shares for sampling and for the choice of the
+    threshold.
     """
 
     epsilon: float
