@@ -49,7 +49,7 @@ _SIDES = ("forward", "backward", "both")
 class TradeoffCurve(ABC):
     """The ROC of the best attacker, never below the truth.
 
-    Guarantee: every read-off is an upper bound on the attacker (a lower bound where the name says
+    Guarantee: every read-off is an upper bound on the attacker (a lower bound for
     security).  Forms that are exact, such as those of finite or Gaussian pairs, are exact up to
     the stated rounding; pessimistic forms lie above the truth.
     """
@@ -230,7 +230,7 @@ class TradeoffCurve(ABC):
     def symmetrised(self) -> TradeoffCurve:
         """Return the smallest symmetric curve at or above this one and its reverse.
 
-        DP speaks of both orders of two neighbours at once, so its curves are symmetric.
+        DP bounds both orders of two neighbours, so its curves are symmetric.
         """
         if self.is_symmetric:
             return self
@@ -322,8 +322,8 @@ class PolygonCurve(TradeoffCurve):
         """Return the curve of a finite pair of laws, vertices by sorted likelihood ratio.
 
         Guarantee: at or above the exact curve of the two laws, each divided by its sum.  Fractions
-        are exact.  Doubles may be rounded probabilities: the curve also covers laws whose masses
-        are within half a unit in the last place, except that equal doubles count as equal masses.
+        are exact.  Doubles may be rounded probabilities: the curve also covers laws with masses
+        within half a unit in the last place, except that equal doubles count as equal masses.
         Numerics: the excess is a few units in the last place.
 
         Edge cases: outcomes impossible in one world get slope ∞ or 0; outcomes impossible in both
@@ -566,5 +566,5 @@ def price_exponent(nu: float, lam: float) -> tuple[float, bool]:
 
 def posterior_upper(prior: float, ratio: float) -> float:
     """Return π/(π + (1-π)·out/in) from above, for a likelihood ratio out/in ≤ 1 off by one ulp."""
-    # The last step pays for every rounding; among the smallest doubles the product is exact.
+    # The last step covers every rounding; among the smallest doubles the product is exact.
     return min(1.0, up(prior / (prior + (1 - prior) * ratio), 8))

@@ -257,8 +257,8 @@ class SlackCurve(TradeoffCurve):
 
 # ── One number for a curve: μ of Gaussian differential privacy, and what that hides ───────────────
 
-#: How far the curve of μ-GDP is moved before it has to bound a curve: a curve with a δ is below no
-#: Gaussian one, and a larger allowance would hide what happens at small FPR.
+#: Shift of the curve of μ-GDP before it must bound a curve: no Gaussian curve bounds one with a δ,
+#: and a larger allowance would hide differences at small FPR.
 _MOVED = 1e-5
 
 

@@ -24,7 +24,7 @@ from memberbound.errors import InputError
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray
 
 _Line = tuple[float, float]  # (ε ≥ 0, δ): y ≤ δ + e^ε·x
-#: Lines whose ε agree to this many units in the last place count as one.
+#: Lines count as one if their ε agree to this many units in the last place.
 _CLOSE = 256.0
 
 

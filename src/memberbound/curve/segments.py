@@ -31,8 +31,8 @@ _BLOCK = 1 << 22
 class Direction:
     """Sums of one profile: segments steeper than 1, and certain outcomes.
 
-    ``certain`` is the mass of outcomes that are impossible in the other world, from above; one atom
-    stands unrounded.
+    ``certain`` is the mass of outcomes that are impossible in the other world, from above; a single
+    atom is not rounded.
     """
 
     loss: FloatArray

@@ -230,7 +230,7 @@ _MANY_HITS = 5.0
 #: of it is left.
 _CONVERGED = 6e-3
 _ROUNDS = 4
-#: Where all losses round to zero, any spacing will do.
+#: If all losses round to zero, any spacing will do.
 _LEAST_SPREAD = 1e-200
 #: Below this noise the mechanism betrays every sampled record to double precision and beyond.
 _NO_NOISE = 2e-3
@@ -271,7 +271,7 @@ class _Steps:
     def symmetric_curve(self) -> TradeoffCurve:
         """Return a curve at or above "in against out" and "out against in" under add/remove.
 
-        DP speaks of both orders at once; see :meth:`TradeoffCurve.symmetrised`.
+        DP bounds both orders; see :meth:`TradeoffCurve.symmetrised`.
         """
         if self.gaussian:
             return self.curve("add-remove")

@@ -73,7 +73,7 @@ _SHARES_WITH_REST = {_HEAVY: 0.10, EXPONENTIAL: 0.40, SPLIT: 0.35, GIVEN: 0.05, 
 _WEIGHTS = (0.35, 0.2, 0.15, 0.12, 0.1, 0.08)
 
 #: The plug-in figure misleads when it is this much below the certificate, or when this share of the
-#: rows is alone in its cell (rows of that kind say that much of the distribution was never seen).
+#: rows is alone in its cell (such rows indicate that much of the distribution was never seen).
 _MISLEADING_RATIO, _MISLEADING_SINGLES = 1.5, 0.02
 
 
@@ -145,7 +145,7 @@ def certify_counts(
     Assumes: the rows are i.i.d.; with ``reference``, training and reference rows alike.
     Numerics: rounded up.
     Edge cases: n = ``None`` is all rows of ``profile``; n > N is refused, since counts of N rows
-    alone do not say how n > N rows of the law would repeat; rows that are all distinct give 1.
+    do not determine how n > N rows of the law would repeat; rows that are all distinct give 1.
 
     Args:
         profile: counts of the rows that training draws from.
@@ -331,7 +331,7 @@ def smallest_n_for_records(leak: float, smallest_probability: float) -> int | No
     """Return an n at which every record of a cell at least this likely leaks at most ``leak``.
 
     Theorem: X7.  Sufficient for every learner; not always the very smallest such n, because the
-    cap e^{-λ}λ^{⌊λ⌋}/⌊λ⌋! stands for the exact binomial term.
+    cap e^{-λ}λ^{⌊λ⌋}/⌊λ⌋! replaces the exact binomial term.
     """
     allowed = fraction("record leak", leak, open_left=True, open_right=True)
     p = fraction("smallest_probability", smallest_probability)
@@ -352,8 +352,8 @@ def smallest_n_for_table(
 
     Guarantee: with probability ≥ ``confidence`` over the table, training on n rows of its law
     meets the target(s) for every learner; two targets share the error probability.  The record
-    leak is that of every record *whose value occurs in the table*: new rows may bring values that
-    the table has never seen, and about those it proves nothing.
+    leak covers every record *with a value that occurs in the table*: new rows may bring new values,
+    and about those it proves nothing.
     Theorem: X5 for n ≤ N, X16 beyond, X7 with X15 for records.  The n is chosen from the data and
     still valid: sizes are tested in a fixed order, from large to small, up to the first that
     fails, and Δ_n does not rise with n, so an error means failing at one size fixed by the law.
@@ -430,7 +430,7 @@ def smallest_certifiable_leak(profile: CountProfile, confidence: float = 0.95) -
 
 
 def _concentrated(total: float, rows: int, confidence: float, terms: int = 1) -> float:
-    """(√(F + L/2) + √(L/2))²/N with L = ln(1/β), at most 1; F was added up of so many terms."""
+    """(√(F + L/2) + √(L/2))²/N with L = ln(1/β), at most 1; F is a sum of ``terms`` terms."""
     level = fraction("confidence", confidence, open_left=True, open_right=True)
     half = -math.log1p(-level) / 2
     return min(1.0, up((math.sqrt(total + half) + math.sqrt(half)) ** 2 / rows, 64 + terms))
@@ -486,7 +486,7 @@ def security_from_leak(leak: float) -> float:
 def accuracy_from_leak(leak: float, nu: float = 0.5) -> float:
     """Return the best probability of being right, max(ν, 1-ν) + min(ν, 1-ν)·Δ, from above.
 
-    Theorem: A25-T6 at λ = 1; ``leak`` is Δ_{ν,1}, or Δ at γ = 1, which is no smaller (X13).
+    Theorem: A25-T6 at λ = 1; ``leak`` is Δ_{ν,1}, or Δ at γ = 1, which is at least as large (X13).
     Numerics: the smallest double at or above the exact value; never below max(ν, 1-ν) or above 1.
 
     Examples:

@@ -227,7 +227,7 @@ def walk_function() -> CountFunction:
 
 #: Atoms below this probability are left alone: they lose at most 1/128 by the comparison.
 THRESHOLD = 1 / 64
-#: Relative slack for the incomplete beta function, whose error is far smaller.
+#: Relative slack for the incomplete beta function; its error is far smaller.
 _TAIL_SLACK = 1e-9
 
 
@@ -262,7 +262,7 @@ def heavy_probability_lower(rows: int, counts: list[int], beta: float) -> list[f
 
 @lru_cache(maxsize=1 << 12)
 def _probability_lower(rows: int, count: int, alpha: float) -> float:
-    """Largest p seen with P(Bin(N, p) ≥ c) ≤ α.  Kept: a plan asks at every size for the same."""
+    """Largest p seen with P(Bin(N, p) ≥ c) ≤ α.  Cached: a plan needs the same at every size."""
     guess = float(special.betaincinv(count, rows - count + 1, alpha / (1 + _TAIL_SLACK)))
     return last_true(lambda p: _tail(rows, count, p) <= alpha, 0.0, count / rows, guess)
 

@@ -117,8 +117,8 @@ def _radii(d: int, tilt: float) -> tuple[FloatArray, FloatArray, float]:
 def leak_of_gaussian_mean_bound(n: int, d: int) -> float:
     """Return √d/(2n) + E‖V‖/(2√n), the closed upper bound on Δ at every ν and λ.
 
-    Theorem: A25-P25 averaged over V ~ N(0,I): the explicit part of A25-T13, whose central-limit
-    term vanishes for normal records; for γ ≠ 1 without T13's factor max(1,γ), by X13.
+    Theorem: A25-P25 averaged over V ~ N(0,I): the explicit part of A25-T13 (its central-limit
+    term vanishes for normal records); for γ ≠ 1 without T13's factor max(1,γ), by X13.
     Guarantee: never below :func:`leak_of_gaussian_mean`, 1.25 to 1.8 times it at γ = 1.
     Edge cases: n = 1 gives 1.
 

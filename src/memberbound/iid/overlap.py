@@ -28,7 +28,7 @@ _REFUSE = (6.0, 10.0)
 
 @dataclass(frozen=True)
 class Overlap:
-    """How far two samples agree.
+    """The agreement of two samples.
 
     ``shared`` reference rows equal a row of the table, ``expected`` of them for independent samples
     with the same pooled counts.  ``likeness`` is how many standard deviations Y lies below its

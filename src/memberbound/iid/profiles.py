@@ -15,7 +15,7 @@ from memberbound.errors import InputError, whole_number
 from memberbound.numerics.means import log_confidence
 from memberbound.numerics.rounding import UNIT, FloatArray, up
 
-# ── Counts of counts: all that a certificate needs to know about a table ──────────────────────────
+# ── Counts of counts: all that a certificate needs of a table ─────────────────────────────────────
 #
 # A table of N rows falls into cells (distinct rows over the chosen columns).  Every bound of this
 # stage depends on the table only through how many cells hold one row, two rows, and so on, so a

@@ -28,12 +28,12 @@ from memberbound.numerics.rounding import FloatArray, up_array
 _LADDER = 1.05
 #: Counts beyond which the factorial is bounded instead of evaluated.
 _ROBBINS = 128.0
-#: Relative slack for the incomplete beta function, whose error is far smaller.
+#: Relative slack for the incomplete beta function; its error is far smaller.
 _TAIL_SLACK = 1e-9
 
 
 def record_leak_upper(expected: FloatArray | float) -> FloatArray:
-    """Return the cap e^{-λ}λ^{⌊λ⌋}/⌊λ⌋! on the leak of a record whose cell expects λ members.
+    """Return the cap e^{-λ}λ^{⌊λ⌋}/⌊λ⌋! on a record's leak, if its cell expects λ members.
 
     Guarantee: at or above the leak of every learner, for every n and p with np ≥ λ.
     Theorem: X7 (``proofs/record-leak.md``).

@@ -99,7 +99,7 @@ def _gamma(nu: float, lam: float) -> tuple[float, float]:
 def checked_law(
     probabilities: ArrayLike, multiplicity: ArrayLike | None = None
 ) -> tuple[FloatArray, FloatArray | None, float]:
-    """Return probabilities, multiplicities and how far the sum is from 1; refuse what is no law.
+    """Return probabilities, multiplicities and how far the sum is from 1; reject other inputs.
 
     Raises InputError when an entry is outside [0, 1], a multiplicity is not a whole number, or the
     sum misses 1 by more than 1e-9.
@@ -150,7 +150,7 @@ def _chunks(
         yield law[piece], None if weights is None else weights[piece]
 
 
-# ── C_K(P) = Σ_k √(p_k(1-p_k)): how diverse a law is, and what that says about the leak ───────────
+# ── C_K(P) = Σ_k √(p_k(1-p_k)): the diversity of a law, and its bounds on the leak ────────────────
 #
 # Bounds through C_K are looser than :func:`~memberbound.iid.worst_case.leak_of_law` but need
 # only one number of the law.  Each is rounded outward.
@@ -193,7 +193,7 @@ def diversity(probabilities: ArrayLike, multiplicity: ArrayLike | None = None) -
 
 
 def diversity_given_largest_atom(atoms: int, largest: float) -> Between:
-    """Return the range of C_K over laws on K atoms whose largest probability is ``largest``.
+    """Return the range of C_K over laws on K atoms with largest probability ``largest``.
 
     Theorem: A25-L24.  Above, the rest is spread evenly; below, it is packed into as few atoms of
     probability δ as fit, plus one for the remainder.  The lower end is an infimum: at fewer than

@@ -29,7 +29,7 @@ def decimal(value: float | Fraction) -> Decimal:
 def normal_cdf(x: Decimal) -> Decimal:
     """Return Φ(x) to within 10^-40, and to a relative 10^-40 below the middle.
 
-    Φ(x) = ½ + φ(x)·(x + x³/3 + x⁵/(3·5) + …), whose terms have one sign.
+    Φ(x) = ½ + φ(x)·(x + x³/3 + x⁵/(3·5) + …); all its terms have one sign.
 
     Examples:
         >>> round(normal_cdf(Decimal("-1.5")), 12)

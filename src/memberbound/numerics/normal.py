@@ -110,7 +110,7 @@ def _hockey_stick(mu: FloatArray, eps: FloatArray) -> FloatArray:
         if tail.any():
             value[tail] = _tail_form(mu[tail], low[tail], density[tail], slack[tail])
         if not tail.all():
-            # The plain form, whose two terms are at most 1 and not small.
+            # The plain form: both terms are at most 1 and not small.
             mass, there = density[~tail], low[~tail]
             bulk = special.ndtr(-there) - mass * _mills(high[~tail])
             lift = 16 * (UNIT + mass * (1 + np.abs(there)) * (UNIT + shift[~tail]))

@@ -48,8 +48,8 @@ def last_true(
 ) -> float:
     """Bisect between ``inside`` (where ``holds``) and ``outside`` (where it does not).
 
-    Guarantee: the result is ``inside``, of which the caller knows that it satisfies ``holds``, or
-    was seen to.  For a predicate that switches once it is the last double before the switch.
+    Guarantee: the result is ``inside``, which must satisfy ``holds``, or was seen to satisfy it.
+    For a predicate that switches once it is the last double before the switch.
     Works in either direction and stops at adjacent doubles.  ``near``, a guess of where the switch
     is, saves evaluations without changing the result.
     """
@@ -238,7 +238,7 @@ def confirmed(
         result = value(x)
         if result <= target:
             return x
-        # What is too large by a share asks for about that share more, rarely for more.
+        # A value too large by some share needs x larger by about that share, rarely by more.
         share = result / target - 1 if target > 0 else 0.0
         x *= 1 + max(step, min(share, 0.01))
         step *= 2
@@ -266,7 +266,7 @@ def least_whole(holds: Callable[[int], bool], below: int = 0, most: int = 2**62)
 
 
 def fixed_order(holds: Callable[[_Trial], bool], trials: Iterable[_Trial]) -> _Trial | None:
-    """Return the last of the trials before the first failure, or None; nothing after it is asked.
+    """Return the last trial before the first failure, or None; skip all trials after it.
 
     Guarantee: where ``holds`` errs on each false claim with probability at most β, so does the
     result, without monotony and without a correction for the number of tests.

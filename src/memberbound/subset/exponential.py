@@ -892,7 +892,7 @@ class ExponentialSetting:
     ) -> tuple[ExponentialSetting, RecordBounds]:
         """Return the setting at the ε found, and bounds there that hold although ε was chosen.
 
-        Sampled subsets that chose ε say no more than "the target is met"; half of the error
+        Sampled subsets that chose ε prove only "the target is met"; half of the error
         probability goes to that claim and half to bounds from fresh subsets, so both hold together.
         """
         if is_enumerable(self.mechanism.game):

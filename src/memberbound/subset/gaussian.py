@@ -244,8 +244,8 @@ class NoisySum:
         Theorem: L24-P12 (it falls as σ grows, since every Gaussian divergence does), X9, X21.
         Numerics: evaluated again at the returned σ, which is less than 1e-6 above the least one, or
         as much as ``profile.pmp_epsilon`` is above the least ε (1e-3); with a line less than 1e-3.
-        Edge cases: a population of equal records needs no noise and gives 0.  Where so many records
-        are equal that next to no noise is enough, a σ far below the diameter is returned.
+        Edge cases: a population of equal records needs no noise and gives 0.  If nearly all records
+        are equal, σ may be far below the diameter.
         """
         eps, dlt = nonnegative("target", target), _small_delta(delta)
         if self.profile.diameter == 0.0:

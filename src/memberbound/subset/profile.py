@@ -280,7 +280,7 @@ class MeanSquares(Distances):
 
     edges: FloatArray
     bins: NDArray[np.intp]
-    #: Some: functions are evaluated at the edges only, and each asks for a concave one above it.
+    #: A few: functions are evaluated at the edges only, and each needs a concave one above it.
     at_once: ClassVar[int] = 12
 
     @classmethod
@@ -446,8 +446,8 @@ def _row(vectors: FloatArray, scaled: FloatArray, record: int) -> FloatArray:
 
 # ── What Gaussian noise hides of every record, read from the distances ────────────────────────────
 
-#: Brackets of ε are narrowed to the first ratio before the chord is taken, and where e^ε still
-#: varies by more than a tenth, so that the chord says little, to the second.
+#: Brackets of ε are narrowed to the first ratio before the chord is taken, and if e^ε still
+#: varies by more than a tenth, so that the chord is loose, to the second.
 _NARROW, _NARROWER = 1.003, 1.0002
 
 
@@ -612,7 +612,7 @@ class _Bracket:
             yield _Bracket(self.rows[mine], low, high, sticks[mine, cell - 1], sticks[mine, cell])
 
     def crossing(self, goal: float) -> FloatArray:
-        """Where the chord meets the goal: δ_x is convex in e^ε, so the chord lies above it."""
+        """Return where the chord meets the goal; δ_x is convex in e^ε, so the chord is above."""
         low, high, at_low, at_high = self.low, self.high, self.at_low, self.at_high
         with np.errstate(invalid="ignore", divide="ignore"):
             share = np.clip((at_low - goal) / (at_low - at_high), 0.0, 1.0)
