@@ -9,7 +9,9 @@ from __future__ import annotations
 import gc
 import os
 import shutil
-from collections.abc import Callable, Iterator
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -89,11 +91,31 @@ LONGEST = (
 )
 
 
+#: Every case runs in mutation tests, where a case that is left out could be the one that detects.
+EVERY_CASE = "MEMBERBOUND_EVERY_CASE"
+
+
+def thin_out(items: list[pytest.Item], thinned: Mapping[str, Any]) -> None:
+    """Mark as long the cases that ``thinned.toml`` leaves to ``make test-long``."""
+    here, seen = Path(__file__).parent, Counter[str]()
+    for item in items:
+        file = item.path.relative_to(here).as_posix() if here in item.path.parents else ""
+        rule = thinned.get(file, {}).get(getattr(item, "originalname", ""))
+        if rule is not None and item.get_closest_marker("long") is None:
+            number = seen[item.nodeid.split("[")[0]]
+            seen[item.nodeid.split("[")[0]] += 1
+            if number % rule["every"] != rule["first"]:
+                item.add_marker("long")
+
+
+@pytest.hookimpl(tryfirst=True)  # before cases are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the longest files first; the others, and the tests within a file, keep their order."""
     here = Path(__file__).parent
-    indices = {here / name: index for index, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: indices.get(item.path, len(indices)))
+    if EVERY_CASE not in os.environ:
+        thin_out(items, tomllib.loads((here / "thinned.toml").read_text("utf-8")))
+    places = {here / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 #: Debian's names and the usual others.

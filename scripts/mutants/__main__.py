@@ -569,6 +569,7 @@ def main() -> int:
     CACHE.mkdir(parents=True, exist_ok=True)
     arguments += ["-o", "tmp_path_retention_policy=none", f"--basetemp={CACHE / str(os.getpid())}"]
     arguments += [f"--ignore={name}" for name in SETTINGS["wording"]]
+    os.environ["MEMBERBOUND_EVERY_CASE"] = "1"  # tests/conftest.py
     problem = pytest.main([*arguments, *tests], plugins=[runner])
     if len(runner.results) < len(chosen):
         print(f"pytest ended early ({problem}).")

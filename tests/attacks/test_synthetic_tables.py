@@ -71,6 +71,7 @@ def test_a_copy_is_found():
     assert not audit.law.differs
 
 
+@pytest.mark.long
 def test_intervals_hold_on_tables_without_a_leak():
     """Null data: no floor above 0 in 95 % of 24 audits (P(4 or more | 5 %) < 4 %), AUC ½ inside."""
     wrong = dict.fromkeys(("floor", "auc"), 0)

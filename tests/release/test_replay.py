@@ -380,8 +380,8 @@ def compare(monkeypatch, folder, release, form, neighbours):
 #: Which oddities are tried: every so manieth one.  make test-long has them all.
 SOME = {
     **{("logistic", form): 7 for form in FORMATS},
-    ("logistic", "pandas objects"): 1,
-    ("logistic", "pyarrow"): 1,
+    ("logistic", "pandas objects"): 2,
+    ("logistic", "pyarrow"): 2,
     **{
         (release, form): 7
         for release in ("boosting", "mean", "contingency", "synthetic table")

@@ -131,6 +131,8 @@ def test_neighbours_stay_within_the_budget(monkeypatch, unit, twin):
             other = pd.concat([other, *[other.iloc[[10]]] * more], ignore_index=True)
         _, second = measured(monkeypatch, other, unit, 0.4)
         worst = max(worst, spent(first, second))
+        if twin != "none" and worst > made.budget.mu**2:
+            return  # the fault is caught
     if twin == "none":
         assert 0.3 * made.budget.mu**2 < worst <= made.budget.mu**2
     else:

@@ -168,3 +168,16 @@ def test_links_between_pages_work_in_a_clone() -> None:
         f"{page}: {target}" for page, target in links if not (ROOT / page.parent / target).exists()
     ]
     assert not dead, "\n".join(dead)
+
+
+def test_thinned_tests_exist() -> None:
+    thinned = tomllib.loads((ROOT / "tests" / "thinned.toml").read_text("utf-8"))
+    wrong = [
+        f"{file}::{name}"
+        for file, rules in thinned.items()
+        for name, rule in rules.items()
+        if f"def {name}(" not in (ROOT / "tests" / file).read_text("utf-8")
+        or not 0 <= rule["first"] < rule["every"]
+    ]
+    assert thinned
+    assert not wrong, wrong

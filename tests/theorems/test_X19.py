@@ -57,7 +57,10 @@ def test_bound_is_reached_by_two_records():
 
 
 @pytest.mark.parametrize("eta", [0.1, pytest.param(0.02, marks=pytest.mark.long)])
-@pytest.mark.parametrize(("size", "k"), [(6, 3), (7, 5)])
+@pytest.mark.parametrize(
+    ("size", "k"),
+    [(5, 3), *(pytest.param(*game, marks=pytest.mark.long) for game in [(6, 3), (7, 5)])],
+)
 def test_calibrated_noise_keeps_the_promise(size, k, eta):
     for name, statistic in statistics(size):
         outputs = outputs_of(statistic, size, k)

@@ -38,7 +38,9 @@ def by_pairs(statistic, size, k, record, eta):
 
 
 @pytest.mark.parametrize("eta", [0.1, pytest.param(0.02, marks=pytest.mark.long)])
-@pytest.mark.parametrize(("size", "k"), GAMES)
+@pytest.mark.parametrize(
+    ("size", "k"), [(5, 3), *(pytest.param(*game, marks=pytest.mark.long) for game in GAMES)]
+)
 def test_calibrated_noise_keeps_the_promise_for_every_attack(size, k, eta):
     for name, statistic in statistics(size):
         outputs = outputs_of(statistic, size, k)

@@ -346,6 +346,7 @@ def trained_network(tmp_path_factory):
     return releases.make("network", tmp_path_factory.mktemp("network"))
 
 
+@pytest.mark.long
 def test_the_independent_verifier_compares_networks_with_an_attack(trained_network):
     checks = {check.name: check.holds for check in verifier.verify(trained_network, None)}
     assert [name for name, holds in checks.items() if holds is None] == ["bounds", "groups"]
