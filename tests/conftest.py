@@ -114,8 +114,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     if EVERY_CASE not in os.environ:
         thin_out(items, tomllib.loads((here / "thinned.toml").read_text("utf-8")))
-    places = {here / name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.path, len(places)))
+    indices = {here / name: index for index, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: indices.get(item.path, len(indices)))
 
 
 #: Debian's names and the usual others.
