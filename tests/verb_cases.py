@@ -162,10 +162,16 @@ CASES: dict[str, Case] = {
             "mu": NUMBER,
             "values": list,
             "names": list,
+            "intervals": list,
+            "ranges": dict,
             "certificate.upper": NUMBER,
             "out": TEXT,
         },
         "summarize people.csv --statistic mode --bounds bounds.yaml",
+        also=(
+            "summarize people.csv --statistic histogram --columns sex --bounds bounds.yaml "
+            "--consistent --eta 0.1 --insecure-seed 1",
+        ),
     ),
     "synthesize": Case(
         "synthesize people.csv --target ill --columns sex,age --bounds bounds.yaml --eta 0.1 "

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.oracle.replay import replayed, spent
 
 from memberbound.errors import InputError
+from memberbound.release.all_rows import summaries
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
 from memberbound.release.budget import BudgetShare
 from memberbound.release.randomness import InsecureSource
@@ -135,6 +136,21 @@ def test_the_farthest_records_use_it_up(statistic, least, monkeypatch):
     assert shift > promised
 
 
+def test_sums_of_squares_move_no_record_farther(monkeypatch):
+    """An end and the middle of the ranges are √3 apart per column; squares times 2 would be √5."""
+    rest = PEOPLE.head(30).astype(object)
+    ends = ({"age": 120, "weight": 200}, {"age": 60, "weight": 110})
+    tables = [
+        pd.concat([rest, pd.DataFrame([rest.iloc[0].to_dict() | r])], ignore_index=True)
+        for r in ends
+    ]
+    shift, promised = moved(monkeypatch, "mean", *tables)
+    assert shift == pytest.approx(promised * (3 / 4) ** 0.5, rel=1e-5)
+    monkeypatch.setattr(summaries, "_SQUARES", 2.0)
+    shift, promised = moved(monkeypatch, "mean", *tables)
+    assert shift > promised
+
+
 def test_values_of_a_single_person_are_not_named():
     odd = PEOPLE.assign(ward=["only me", *PEOPLE["ward"][1:]])
     names = released(odd, "histogram", bounds=None).names
@@ -165,6 +181,7 @@ def test_bins_and_levels():
         ({"bins": [1, 1], "statistic": "histogram", "columns": ["age"]}, "increasing"),
         ({"bins": [1, 2]}, "bins apply only to a histogram"),
         ({"rows": 1}, "two rows"),
+        ({"consistent": True}, "consistent applies only to histogram"),
         ({"levels": [0.5]}, "levels apply only to quantiles"),
         ({"eta": 0.7}, "eta"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -19,6 +20,7 @@ from memberbound.release.release_file import Writer, json_page, safetensors, ten
 
 if TYPE_CHECKING:
     from memberbound.release.budget import Budget
+    from memberbound.release.precision import NumberInterval
 
 
 #: Formats of a released vector, and the key of its numbers.
@@ -92,6 +94,10 @@ class Release:
     secure: bool = True
     budget: Budget | None = None
     rows: int | None = None
+    #: Intervals of the values, for a release of all rows.
+    intervals: tuple[NumberInterval, ...] = ()
+    #: The ends to which numbers were clipped, public or learnt privately, by column.
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def file_endings(self) -> tuple[str, ...]:
@@ -118,7 +124,10 @@ class Release:
         """Return a function that writes the numbers as JSON or safetensors."""
         values = np.ascontiguousarray(self.values, dtype=np.float64)
         if path.suffix.lower() == ".json":
-            text = json_page({"names": list(self.names), _VALUES: values.tolist()})
+            page = {"names": list(self.names), _VALUES: values.tolist()}
+            page |= {"intervals": plain(self.intervals)} if self.intervals else {}
+            page |= {"ranges": plain(self.ranges)} if self.ranges else {}
+            text = json_page(page)
             return lambda draft: draft.write_text(text, encoding="utf-8")
         return tensor_writer({_VALUES: values})
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from scipy import special
 
-from memberbound.answers import Given, Upper
+from memberbound.answers import Given, Lower, Upper
 from memberbound.errors import InputError, fraction, positive, whole_number
 from memberbound.numerics.roots import last_true
 from memberbound.numerics.rounding import up
@@ -36,6 +37,7 @@ def normal_quantile(confidence: float = CONFIDENCE) -> float:
     return float(special.ndtri((1.0 + fraction("confidence", confidence)) / 2))
 
 
+@lru_cache(maxsize=256)
 def half_width(scale: float, confidence: float = CONFIDENCE) -> float:
     """Return the least h such that a noisy number is within h of the exact one this often.
 
@@ -62,6 +64,31 @@ def half_width(scale: float, confidence: float = CONFIDENCE) -> float:
     while not covers(halves):
         halves += 1
     return halves * step / 2
+
+
+@dataclass(frozen=True)
+class NumberInterval:
+    """The standard error of a number due to noise, and two 95 % intervals.
+
+    ``table_*`` is for the value that the table would give without noise, ``population_*`` for that
+    of the population; None where no interval was shown to cover.
+    """
+
+    standard_error: Given | None
+    table_lower: Lower | None
+    table_upper: Upper | None
+    population_lower: Lower | None
+    population_upper: Upper | None
+
+    @classmethod
+    def between(
+        cls,
+        error: float | None,
+        table: tuple[float, float],
+        population: tuple[float, float] | None,
+    ) -> NumberInterval:
+        """Return the intervals with these ends."""
+        return cls(error, *table, *((None, None) if population is None else population))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 from abc import abstractmethod
@@ -31,6 +32,7 @@ from memberbound.quantities import (
     Certificate,
     at_confidence,
     decimals,
+    interval,
     marked,
     mu_row,
     percent,
@@ -40,6 +42,7 @@ from memberbound.release.budget import Budget, CurveReadings
 from memberbound.release.calibration import Calibration, Release
 from memberbound.release.derivation import GroupBound
 from memberbound.release.model_quality import ReleaseScore
+from memberbound.release.precision import NumberInterval
 from memberbound.tables.opening import path_of
 
 if TYPE_CHECKING:
@@ -179,7 +182,11 @@ class _Released(CertifiedAnswer):
             values = self.released.values.tolist()
             names = self.released.names or tuple(f"value {i}" for i in range(len(values)))
             pairs = list(zip(names, values, strict=True))
-            rows += [(name, significant(value, "given")) for name, value in pairs[:_SHOWN]]
+            bars = self.released.intervals or (None,) * len(pairs)
+            rows += [
+                (name, significant(value, "given") if bar is None else value_row(value, bar))
+                for (name, value), bar in zip(pairs[:_SHOWN], bars[:_SHOWN], strict=True)
+            ]
             if len(pairs) > _SHOWN:
                 rows.append(("…", f"{len(pairs) - _SHOWN} more"))
         if self.out is not None:
@@ -339,6 +346,24 @@ class Summary(Protection):
 
     values: Annotated[tuple[float, ...], Sided("given")]
     names: tuple[str, ...]
+    #: Standard errors and 95 % intervals of the values, in their order.
+    intervals: tuple[NumberInterval, ...]
+    #: The ends to which numbers were clipped, by column; the intervals are for clipped numbers.
+    ranges: dict[str, tuple[Given, Given]]
+
+    @cached_property
+    def theorems(self) -> tuple[str, ...]:
+        """The theorems behind the certificate, and behind the intervals."""
+        return (*super().theorems, "X32")
+
+    def summary_rows(self) -> list[tuple[str, object]]:
+        """Return the table rows of the release, and the learnt ends of clipped columns."""
+        learnt = [
+            (f"{name} clipped to", f"[{significant(low, 'given')}, {significant(high, 'given')}]")
+            for name, (low, high) in self.ranges.items()
+            if name not in self.bounds
+        ]
+        return [*super().summary_rows(), *learnt]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -390,6 +415,22 @@ class HalfProtection(_Released):
         if 2 * size != population:
             odds = f" ({max(size, population - size)} of {population})"
         return self._sentence(knows, odds)
+
+
+def value_row(value: float, bar: NumberInterval) -> str:
+    """Return a value with its standard error and intervals, as many digits as they carry."""
+    low, high = bar.table_lower, bar.table_upper
+    if low is None or high is None or not high > low:
+        return significant(value, "given")
+    places = max(0, 2 - math.floor(math.log10(high - low)))
+    text = decimals(value, "estimate", places)
+    if bar.standard_error is not None:
+        text += f" ± {decimals(bar.standard_error, 'estimate', places)}"
+    text += f"; 95 %: {interval(low, high, places)} for this table"
+    if bar.population_lower is not None and bar.population_upper is not None:
+        wide = interval(bar.population_lower, bar.population_upper, places)
+        text += f", {wide} for the population"
+    return text
 
 
 def check_request(

@@ -45,6 +45,7 @@ def summarize(
     bounds: PublicBounds | None = None,
     bins: Numbers | None = None,
     levels: Annotated[Sequence[float], Option("numbers", metavar="p,q,…")] | None = None,
+    consistent: bool = False,
     baseline: Rates | None = None,
     unit: Column | None = None,
     ledger: LedgerFile | None = None,
@@ -66,6 +67,8 @@ def summarize(
     Assumes: one release; the number of rows (of persons, with ``unit``), the columns' names and
     declared types, and the bounds are public.
     Edge cases: numbers are clipped to the range of their column; a noisy count can be negative.
+    ``intervals`` has 95 % intervals of every value for the table (what it would be without noise)
+    and for the population (X32): of clipped numbers, so they do not cover what clipping changes.
 
     Args:
         source: a file or a table, one record per row.
@@ -74,6 +77,8 @@ def summarize(
         columns: columns to use (default: all).
         bins: public edges of a histogram of numbers.
         levels: levels of the quantiles (default: quartiles).
+        consistent: make counts nonnegative and add them up to the number of rows (of persons); the
+            intervals stay those of the noisy counts.
         unit: column that identifies the person; each person counts once, with the mean of their
             rows (a sum adds up persons' means; a count is of persons, split in fractions if their
             rows differ).
@@ -82,12 +87,15 @@ def summarize(
     Command line:
         memberbound summarize patients.csv --statistic mean --columns age,bmi --bounds bounds.yaml
         memberbound summarize patients.csv --statistic histogram --columns ward --eta 0.01
+        memberbound summarize patients.csv --statistic contingency --columns sex,ward --consistent
 
     Examples:
         >>> import pandas
         >>> people = pandas.DataFrame({"age": [k % 80 for k in range(900)]})
         >>> result = summarize(people, statistic="mean", bounds={"age": [0, 80]}, insecure_seed=1)
         >>> bool(abs(result.released.values[0] - 39.5) < 2)
+        True
+        >>> result.intervals[0].table_lower < 39.5 < result.intervals[0].table_upper
         True
     """
     one_of("statistic", statistic, TABLE_STATISTICS)
@@ -115,6 +123,7 @@ def summarize(
                 bounds=public,
                 bins=bins,
                 levels=levels,
+                consistent=consistent,
                 source=source_from_seed(seed),
                 reserve=reserve,
             )
@@ -130,6 +139,8 @@ def summarize(
             ),
             values=tuple(released.values.tolist()),
             names=released.names,
+            intervals=released.intervals,
+            ranges=dict(released.ranges),
             bounds=tuple(sorted(name for name in public if name in table.columns)),
             columns=tuple(table.columns),
             baseline=guesses,

@@ -196,6 +196,10 @@ NOTIONS = {
         "epsilon": 1,
         "adjacency": "add-remove",
     },
+    "mode=choose&accept=interval&accept_width=0.05&accept_rows=4000": {
+        "target_interval": 0.05,
+        "n": 4000,
+    },
 }
 
 

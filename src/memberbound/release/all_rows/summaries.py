@@ -22,6 +22,14 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import significant
 from memberbound.release.all_rows.bounds import Categories, Range, forms_of, read_bounds
 from memberbound.release.all_rows.histograms import count_cells, noisy_names
+from memberbound.release.all_rows.intervals import (
+    Noise,
+    NoisyMean,
+    count_interval,
+    covariance_intervals,
+    quantile_interval,
+)
+from memberbound.release.all_rows.marginals import project
 from memberbound.release.all_rows.private_columns import (
     histogram_share,
     learn_columns,
@@ -32,6 +40,7 @@ from memberbound.release.all_rows.private_columns import (
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Slack
 from memberbound.release.calibration import Calibration, Release
 from memberbound.release.noise import GaussianNoise, check_eta_range
+from memberbound.release.precision import NumberInterval
 from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.tables.cells import Beside, Intervals, Labels, Rest
 from memberbound.tables.persons import Persons
@@ -48,8 +57,18 @@ _BINS = 20
 _DEPTH = 12
 #: Share of a covariance's budget for the means.
 _MEANS = 0.25
-#: Released numbers, their names, and the scale of their noise.
-_Numbers = tuple[FloatArray, Sequence[str], float]
+#: Factor of sums of squares: with it they move no record's vector farther (claim 6).
+_SQUARES = math.sqrt(2.0) * (1.0 - 2.0**-50)
+
+
+@dataclass(frozen=True, eq=False)
+class _Numbers:
+    """Released numbers with their names, the scale of their noise, and their intervals."""
+
+    values: FloatArray
+    names: Sequence[str]
+    scale: float
+    intervals: Sequence[NumberInterval]
 
 
 @np.errstate(all="ignore")  # a warning would depend on a record
@@ -61,6 +80,7 @@ def release_table_statistic(
     bounds: Mapping[str, object] | str | Path | None = None,
     bins: ArrayLike | None = None,
     levels: ArrayLike | None = None,
+    consistent: bool = False,
     source: RandomSource = SECURE,
     reserve: Callable[[Budget], None] | None = None,
 ) -> Release:
@@ -69,7 +89,8 @@ def release_table_statistic(
     Mean, sum, covariance and quantiles take numeric columns; histogram and contingency count cells:
     public categories, edges, or values that many rows share.  Missing values are counted and left
     out; a covariance leaves out rows with missing values.  ``reserve`` is called with the budget
-    before any noise is drawn (for a ledger).
+    before any noise is drawn (for a ledger).  ``consistent`` makes counts nonnegative and adds them
+    up to the number of records; their intervals stay those of the noisy counts.
 
     Guarantee: an attacker who knows all other rows gains at most ``eta``, replace-one, with
     certainty.
@@ -90,6 +111,8 @@ def release_table_statistic(
         if statistic != "histogram":
             raise InputError("bins apply only to a histogram.")
         public[names[0]] = _edges(bins)
+    if consistent and not form.counted:
+        raise InputError(f"consistent applies only to histogram and contingency, got {statistic}.")
     if statistic == "histogram" and len(names) != 1:
         raise InputError(f"a histogram needs one column, got {', '.join(names)}.")
     wrong = [name for name, bound in public.items() if isinstance(bound, Categories)]
@@ -119,17 +142,27 @@ def release_table_statistic(
     if private:
         public |= _learn_bounds(records, private, budget, counted=form.counted)
     work = _Work(records, {name: public[name] for name in names}, budget, chosen)
-    values, labels, scale = form.release(work)
+    found = form.release(work)
+    values = project(found.values, float(rows)) if consistent else found.values
     details = {"mu": budget.mu, "rows_trained": rows, "curve": budget.readings()}
     calibration = Calibration(
-        GaussianNoise(scale, len(values)),
+        GaussianNoise(found.scale, len(values)),
         budget.certificate(secure=source.secure),
         check_eta_range(eta),
         statistic,
         0,
         details,
     )
-    return Release(values, calibration, tuple(labels), source.secure, budget=budget, rows=rows)
+    return Release(
+        values,
+        calibration,
+        tuple(found.names),
+        source.secure,
+        budget=budget,
+        rows=rows,
+        intervals=tuple(found.intervals),
+        ranges={n: (b.low, b.high) for n, b in work.bounds.items() if isinstance(b, Range)},
+    )
 
 
 def _edges(bins: ArrayLike) -> Range:
@@ -182,17 +215,26 @@ class _Work:
         return np.array([bound.half for bound in self._ranges])
 
     def means(self, *, total: bool = False) -> _Numbers:
-        """Return means or sums; each value, or its absence, contributes a vector of norm ≤ 1."""
-        sums, missing = self.table.shards.sum(_column_sums, self._ranges) / _UNITS
-        width = len(sums)
+        """Return means or sums; each value, or its absence, contributes a vector of norm ≤ √3.
+
+        The sums of squares cost nothing: no two such vectors are farther apart than 2 (claim 6).
+        """
+        sums, missing, squares = self.table.shards.sum(_column_sums, self._ranges) / _UNITS
+        width, rows = len(sums), len(self.table)
         share = self.budget.take("sums and missing values")
-        noise = share.sums(sensitivity=2 * math.sqrt(width) * _ROOM)
-        noisy = noise.measure([*sums, *missing])
-        present = np.clip(len(self.table) - noisy[width:], 1.0, len(self.table))
-        means = noisy[:width] / present
-        pairs = zip(self._ranges, means, strict=True)
-        in_units = np.array([float(bound.rescale(mean)) for bound, mean in pairs])
-        return in_units * present if total else in_units, tuple(self.bounds), noise.scale
+        sensitivity = 2 * math.sqrt(width) * _ROOM
+        drawn = share.sums(sensitivity=sensitivity)
+        noisy = drawn.measure([*sums, *missing, *squares * _SQUARES])
+        noise = Noise(drawn.scale)
+        present = np.clip(rows - noisy[width : 2 * width], 1.0, rows)
+        columns = zip(noisy, present, noisy[2 * width :] / _SQUARES, self._ranges, strict=False)
+        values, intervals = [], []
+        for added, number, square, bound in columns:
+            mean = NoisyMean(float(added), float(number), float(square), noise)
+            value = float(bound.rescale(added / number))
+            values.append(value * number if total else value)
+            intervals.append(mean.intervals(bound.half, bound.middle, rows, total=total))
+        return _Numbers(np.array(values), tuple(self.bounds), noise.scale, intervals)
 
     def covariance(self) -> _Numbers:
         """Return the covariance about the sample mean, upper triangle row by row."""
@@ -206,13 +248,19 @@ class _Work:
         sums = noise.measure([*first / _UNITS, gaps])
         upper = np.triu_indices(width)
         weight = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
-        noise = self.budget.take("products").sums(sensitivity=math.sqrt(2.0) * width * _ROOM)
-        noisy = noise.measure(second / _UNITS * weight)
+        further = self.budget.take("products").sums(sensitivity=math.sqrt(2.0) * width * _ROOM)
+        noisy = further.measure(second / _UNITS * weight)
         present = float(np.clip(rows - sums[-1] / math.sqrt(width), 1.0, rows))
         mean = np.clip(sums[:-1] / present, -1.0, 1.0)
-        moments = noisy / weight / present - mean[upper[0]] * mean[upper[1]]
+        moments = noisy / weight / present
+        units = self._halves[upper[0]] * self._halves[upper[1]]
+        values = (moments - mean[upper[0]] * mean[upper[1]]) * units
         labels = [f"{names[i]}, {names[j]}" for i, j in zip(*upper, strict=True)]
-        return moments * self._halves[upper[0]] * self._halves[upper[1]], labels, noise.scale
+        laws = (Noise(noise.scale), Noise(further.scale))
+        intervals = covariance_intervals(
+            values, units, pairs=upper, mean=mean, moments=moments, present=present, noises=laws
+        )
+        return _Numbers(values, labels, further.scale, intervals)
 
     def counts(self) -> _Numbers:
         """Return counts over the product of the columns' cells, each with a cell for *other*."""
@@ -225,14 +273,16 @@ class _Work:
             )
         counts = self.table.shards.sum(_joint_counts, cells)
         labels = product(*([c.label(k) for k in range(c.count)] for c in cells.values()))
-        noise = self.budget.take("counts").sums(sensitivity=HISTOGRAM_MOVES)
-        return noise.measure(counts), list(map(", ".join, labels)), noise.scale
+        drawn = self.budget.take("counts").sums(sensitivity=HISTOGRAM_MOVES)
+        noisy, noise = drawn.measure(counts), Noise(drawn.scale)
+        intervals = [count_interval(count, noise, len(self.table)) for count in noisy.tolist()]
+        return _Numbers(noisy, list(map(", ".join, labels)), noise.scale, intervals)
 
     def quantiles(self) -> _Numbers:
         """Return quantiles from noisy dyadic counts; a record is in one interval per level."""
         share = self.budget.take("counts of halves")
         noise = share.sums(sensitivity=HISTOGRAM_MOVES, times=_DEPTH * len(self.bounds))
-        by_column = []
+        by_column, intervals = [], []
         leaf_counts = self.table.shards.sum(_leaf_counts, self._ranges)
         for leaves, bound in zip(leaf_counts, self._ranges, strict=True):
             halves = [
@@ -240,21 +290,32 @@ class _Work:
                 for depth in range(1, _DEPTH + 1)
             ]
             by_column.append([_descend_to_quantile(halves, level, bound) for level in self.levels])
+            ends, law = (bound.low, bound.high), Noise(noise.scale)
+            intervals.append(
+                [quantile_interval(halves, float(level), ends, law) for level in self.levels]
+            )
         names = [f"{n} at {significant(p, 'given')}" for p in self.levels for n in self.bounds]
-        return np.array(by_column).T.ravel(), names, noise.scale
+        ordered = [interval for row in zip(*intervals, strict=True) for interval in row]
+        return _Numbers(np.array(by_column).T.ravel(), names, noise.scale, ordered)
 
 
 # ── Exact sums over a shard of rows ───────────────────────────────────────────────────────────────
 
 
+def _units_by_record(
+    values: FloatArray | NDArray[np.bool_], persons: Persons | None
+) -> NDArray[np.int64]:
+    """Return numbers in [-1, 1] in whole units per record, averaging each person's rows."""
+    units = np.rint(values * _UNITS).astype(np.int64)
+    return units if persons is None else persons.average(units)
+
+
 def _units(values: FloatArray | NDArray[np.bool_], persons: Persons | None) -> int:
-    """Return the sum over records of numbers in [-1, 1], in units, averaging each person's rows.
+    """Return the sum over records of numbers in [-1, 1], in units.
 
     Every number, and every person's mean, is rounded to whole units before the summation.
     """
-    units = np.rint(values * _UNITS).astype(np.int64)
-    units = units if persons is None else persons.average(units)
-    return int(units.sum())
+    return int(_units_by_record(values, persons).sum())
 
 
 def _scale_columns(shard: Records, ranges: Sequence[Range]) -> Iterator[FloatArray]:
@@ -264,12 +325,13 @@ def _scale_columns(shard: Records, ranges: Sequence[Range]) -> Iterator[FloatArr
 
 
 def _column_sums(shard: Records, ranges: Sequence[Range]) -> NDArray[np.int64]:
-    """Return the sum and the number of missing values of every column."""
+    """Return the sum, the number of missing values and the sum of squares of every column."""
     sums = []
     for scaled in _scale_columns(shard, ranges):
         gaps = np.isnan(scaled)
-        pair = np.where(gaps, 0.0, scaled), gaps
-        sums.append([_units(values, shard.persons) for values in pair])
+        numbers = _units_by_record(np.where(gaps, 0.0, scaled), shard.persons)
+        squares = np.rint(np.square(numbers / _UNITS) * _UNITS).astype(np.int64)
+        sums.append([int(numbers.sum()), _units(gaps, shard.persons), int(squares.sum())])
     return np.array(sums).T
 
 
@@ -319,8 +381,8 @@ class _Statistic:
 
 _COUNTS = _Statistic(_Work.counts, lambda _: _MOST_COUNTS, counted=True)
 _STATISTICS = {
-    "mean": _Statistic(_Work.means, lambda columns: 2 * columns),
-    "sum": _Statistic(partial(_Work.means, total=True), lambda columns: 2 * columns),
+    "mean": _Statistic(_Work.means, lambda columns: 3 * columns),
+    "sum": _Statistic(partial(_Work.means, total=True), lambda columns: 3 * columns),
     "histogram": _COUNTS,
     "contingency": _COUNTS,
     "covariance": _Statistic(_Work.covariance, lambda columns: 2 * columns + columns**2),

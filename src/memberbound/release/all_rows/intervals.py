@@ -1,0 +1,193 @@
+"""Intervals for numbers of all rows: for the table's own value, and for the population.
+
+Everything here is a function of released numbers (X32, proofs/intervals.md): it spends no budget.
+The table's own value is that of the clipped rows; the population's is its expectation over tables
+of as many independent records.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from memberbound.numerics.rounding import FloatArray
+from memberbound.release.noise import COARSE
+from memberbound.release.precision import (
+    CONFIDENCE,
+    NumberInterval,
+    half_width,
+    normal_quantile,
+)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise of a vector of sums, as its intervals need it."""
+
+    scale: float
+    confidence: float = CONFIDENCE
+
+    @property
+    def half(self) -> float:
+        """The half-width of the interval of one number."""
+        return half_width(self.scale, self.confidence)
+
+    @property
+    def quantile(self) -> float:
+        """The half-width in units of the scale: the normal quantile, and room for the grid."""
+        return self.half / self.scale
+
+    @property
+    def sampling(self) -> float:
+        """The normal quantile of sampling errors."""
+        return normal_quantile(self.confidence)
+
+    @property
+    def error(self) -> float:
+        """The standard error of one number: noise, and its rounding to the grid."""
+        step = float(COARSE.steps(self.scale))
+        return math.sqrt(self.scale**2 + step**2 / 12)
+
+
+def linear_interval(value: float, noise: Noise, length: float = 1.0) -> tuple[float, float]:
+    """Return the interval of a linear function, whose coefficients have this Euclidean length."""
+    return value - noise.half * length, value + noise.half * length
+
+
+def count_interval(count: float, noise: Noise, records: int) -> NumberInterval:
+    """Return the intervals of a noisy count; the population's is the expected count.
+
+    The population's solves (count - x)² ≤ h² + z²·x(1 - x/n) for x, the score interval with noise:
+    a rare cell's variance is that of x, not that of the noisy count.
+    """
+    square = noise.sampling**2
+    lead, middle = 1.0 + square / records, count + square / 2
+    root = math.sqrt(max(middle**2 - lead * (count**2 - noise.half**2), 0.0))
+    ends = np.clip([(middle - root) / lead, (middle + root) / lead], 0.0, float(records))
+    return NumberInterval.between(noise.error, linear_interval(count, noise), tuple(ends.tolist()))
+
+
+@dataclass(frozen=True)
+class NoisyMean:
+    """A noisy sum of values in [-1, 1], the noisy number of values, and their sum of squares."""
+
+    total: float
+    present: float
+    squares: float
+    noise: Noise
+
+    def intervals(
+        self, half: float, middle: float, records: int, *, total: bool = False
+    ) -> NumberInterval:
+        """Return the intervals of the mean, or of the sum, of half·x + middle over the values."""
+        if total:
+            value = half * self.total + middle * self.present
+            length = math.hypot(half, middle)
+            sampled = self.noise.sampling**2 * self._sum_variance(half, middle, records)
+            reach = math.sqrt((self.noise.half * length) ** 2 + sampled)
+            table = linear_interval(value, self.noise, length)
+            return NumberInterval.between(
+                self.noise.error * length, table, (value - reach, value + reach)
+            )
+        error = half * self.noise.error * math.hypot(1.0, self._ratio) / self.present
+        # The sampling variance of Σ(x - r) over the values is Σ(x - r)², which the squares give.
+        ends = [self._solve(square) for square in (0.0, self.noise.sampling**2)]
+        table, population = ((middle + half * a, middle + half * b) for a, b in ends)
+        return NumberInterval.between(error, table, population)
+
+    @property
+    def _ratio(self) -> float:
+        return min(max(self.total / self.present, -1.0), 1.0)
+
+    @property
+    def _spread(self) -> float:
+        """The sum of squares, between its least and its largest possible value."""
+        least = self.total**2 / max(self.present, 1.0)
+        return float(np.clip(self.squares, least, max(self.present, least)))
+
+    def _solve(self, square: float) -> tuple[float, float]:
+        """Return the r in [-1, 1] with (S - rP)² ≤ h²(1 + r²) + square·(Q - 2rS + r²P)."""
+        half = self.noise.half**2
+        lead = self.present**2 - half - square * self.present
+        middle = self.total * self.present - square * self.total
+        last = self.total**2 - half - square * self._spread
+        if lead <= 0:
+            return -1.0, 1.0
+        root = math.sqrt(max(middle**2 - lead * last, 0.0))
+        ends = np.clip([(middle - root) / lead, (middle + root) / lead], -1.0, 1.0)
+        return float(ends[0]), float(ends[1])
+
+    def _sum_variance(self, half: float, middle: float, records: int) -> float:
+        """Return the sampling variance of the sum of half·x + middle over the values."""
+        total = half * self.total + middle * self.present
+        squares = half**2 * self._spread + 2 * half * middle * self.total
+        return max(squares + middle**2 * self.present - total**2 / records, 0.0)
+
+
+def quantile_interval(
+    halves: Sequence[FloatArray], level: float, ends: tuple[float, float], noise: Noise
+) -> NumberInterval:
+    """Return the intervals of a quantile from noisy counts of halves of halves of a range.
+
+    A leaf belongs to the interval unless the noisy number of values below it is significantly more
+    than the quantile's rank, or that below its upper end significantly less.
+    """
+    depth = len(halves)
+    below, variance = np.zeros(2**depth + 1), np.zeros(2**depth + 1)
+    edges = np.arange(2**depth + 1)
+    total = float(halves[0].sum())
+    for index, noisy in enumerate(halves):
+        # The node left of the edge's own path, where the path turns right.
+        nodes = edges >> (depth - 1 - index)
+        right = (nodes % 2 == 1) & (edges < 2**depth)
+        below[right] += noisy[nodes[right] - 1]
+        variance += right if index else 0.0
+    below[-1] = total
+    first = np.array([edges >= 2 ** (depth - 1), edges == 2**depth], dtype=np.float64)
+    variance += np.square(first - level).sum(axis=0)
+    excess = below - level * total
+    found = []
+    for sampled in (0.0, max(total, 1.0) * level * (1 - level)):
+        reach = np.sqrt(noise.half**2 * variance + noise.sampling**2 * sampled)
+        low = int(np.argmax(excess[1:] >= -reach[1:]))
+        high = int(np.flatnonzero(excess[:-1] <= reach[:-1])[-1])
+        width = (ends[1] - ends[0]) / 2**depth
+        found.append((ends[0] + low * width, ends[0] + (high + 1) * width))
+    # Noise moves a quantile by whole leaves, at a rate that depends on how dense the values are.
+    return NumberInterval.between(None, *found)
+
+
+def covariance_intervals(
+    values: FloatArray,
+    units: FloatArray,
+    *,
+    pairs: tuple[ArrayLike, ArrayLike],
+    mean: FloatArray,
+    moments: FloatArray,
+    present: float,
+    noises: tuple[Noise, Noise],
+) -> list[NumberInterval]:
+    """Return the intervals of the table's own covariances, to first order in the noise.
+
+    ``moments`` are the second moments of pairs of columns, in [-1, 1] as ``mean``; ``noises`` that
+    of the sums, and of the products.  What sampling adds depends on fourth moments, which were not
+    measured: the population has no interval.
+    """
+    left, right = (np.asarray(side) for side in pairs)
+    first, second, same = mean[left], mean[right], left == right
+    products = 1.0 / np.where(same, 1.0, 2.0)
+    sums = np.where(same, 4 * first**2, first**2 + second**2)
+    sums += np.square(2 * first * second - moments) / len(mean)
+
+    def spread(of_sums: float, of_products: float) -> FloatArray:
+        lengths = np.sqrt(of_sums**2 * sums + of_products**2 * products)
+        return np.asarray(lengths * units / present)
+
+    errors = spread(*(noise.error for noise in noises))
+    halves = spread(*(noise.half for noise in noises))
+    rows = zip(values.tolist(), errors.tolist(), halves.tolist(), strict=True)
+    return [NumberInterval.between(e, (value - h, value + h), None) for value, e, h in rows]
