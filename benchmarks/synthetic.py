@@ -152,7 +152,11 @@ class Coding:
         self.of_numbers = bool(there.mean() > 0.3)
         self.is_number = self.of_numbers and len(np.unique(numbers[there])) > _BINS + 2
         if self.is_number:
-            self.edges = np.unique(np.quantile(numbers[there], np.arange(1, _BINS) / _BINS))
+            values = np.unique(numbers[there])
+            cuts = np.quantile(numbers[there], np.arange(1, _BINS) / _BINS)
+            # Midway between neighbouring values: a value near a frequent one has its bin.
+            above = np.clip(np.searchsorted(values, cuts), 1, len(values) - 1)
+            self.edges = np.unique((values[above - 1] + values[above]) / 2)
             self.count = len(self.edges) + 2
             return
         kept = self._kept(column).value_counts().index[: _MOST_LABELS - 1]

@@ -419,3 +419,85 @@ def test_weak_edges_do_not_cost_the_strong_ones():
         assert 0.99 < parts.sum() <= 1
         assert sum(map(Fraction, parts.tolist())) <= 1
     assert tree.share_noise([100, 100], [3.0, 1.0])[0] > 0.6
+
+
+def test_empty_cells_give_way_to_the_sums():
+    """Estimates reach the one-way counts, unless one column (nearly) determines the other."""
+    rows, columns = np.array([50.0, 30, 20]), np.array([20.0, 30, 50])
+    reached = marginals.rake(np.eye(3) + np.eye(3, k=1) / 4, rows, columns)
+    assert np.abs(reached.sum(axis=1) - rows).sum() < 5
+    assert reached.sum(axis=0) == pytest.approx(columns)
+    kept = marginals.rake(np.eye(3), rows, columns)
+    assert np.count_nonzero(kept) == 3
+
+
+def test_one_way_counts_help_to_find_the_steps_of_a_group():
+    """The pair's noise puts a cut one year off; the group's own counts put it right."""
+    weights, columns = np.full(10, 100.0), np.array([500.0, 500.0])
+    noisy = np.repeat([[100.0, 0.0], [0.0, 100.0]], 5, axis=0)
+    noisy[4] = [45.0, 55.0]
+    right = marginals.estimate_steps(noisy, 30.0, weights, columns, 20.0)
+    assert np.argwhere(right > 1)[:, 1].tolist() == [0] * 5 + [1] * 5
+    without = marginals.estimate_steps(noisy, 30.0, weights, columns, 1e9)
+    assert np.argwhere(without > 1)[:, 1].tolist() == [0] * 4 + [1] * 6
+
+
+def _model_of_three(further):
+    """Return a chain of three codes, and the law of its ends, which it does not explain."""
+    cells = [public_column(name, Categories(tuple("abcd"))) for name in "xyz"]
+    alone, weights = np.arange(4), np.array([1000.0, 2000, 3000, 4000])
+    columns = [
+        marginals.ReleasedColumn(
+            column, np.append(weights, [0, 0]), np.array([*alone, 3, 3]), alone, alone, 1.0
+        )
+        for column in cells
+    ]
+    maps = (columns[0].bin_of_cell,) * 2
+    mixed = np.outer(weights, weights) / weights.sum()
+    chain = [tree.Pair(k, k + 1, (np.diag(weights) + mixed) / 2, maps) for k in (0, 1)]
+    ends = tree.Pair(0, 2, 0.9 * np.diag(weights) + 0.1 * mixed, maps)
+    forest = ((0, None), (1, chain[0]), (2, chain[1]))
+    return tree.PairModel(tuple(columns), forest, (ends,) if further else ()), ends
+
+
+@pytest.mark.parametrize("further", [True, False])
+def test_further_pairs_fit_and_leave_the_one_way_counts_alone(further):
+    model, ends = _model_of_three(further)
+    drawn = model.cells(10_000, np.random.default_rng(1))
+    for pair in model.measured:
+        found = np.bincount(pair.flat_cells(dict(enumerate(drawn))), minlength=16)
+        assert np.abs(found - pair.counts.ravel()).sum() / 20_000 < 0.02
+    for cells in drawn:
+        assert np.abs(np.bincount(cells, minlength=4) - np.arange(1000, 4001, 1000)).max() < 100
+    apart = np.bincount(ends.flat_cells(dict(enumerate(drawn))), minlength=16) - ends.counts.ravel()
+    assert (np.abs(apart).sum() / 20_000 < 0.02) == further
+
+
+def test_only_columns_of_further_pairs_and_their_ancestors_are_weighted():
+    model, _ = _model_of_three(further=True)
+    pair = model.measured[0]
+    near = tree.PairModel(model.columns, model.forest, (pair,))
+    assert near._core == {0, 1}
+    assert model._core == {0, 1, 2}
+    assert not _model_of_three(further=False)[0]._core
+
+
+def test_a_column_of_one_value_promises_nothing():
+    """No noise makes a pair more distant from a prediction than its sums allow."""
+    assert measurements._most_distant(np.array([[30.0, 70.0]])) == 0.0
+    assert measurements._most_distant(np.diag([30.0, 70.0])) == 120.0
+    draws = np.random.default_rng(5)
+    table = pd.DataFrame({name: draws.choice(list("ab"), 4000) for name in "pqr"})
+    table["one"] = "x"
+    bounds = {name: list("ab") for name in "pqr"} | {"one": ["x"]}
+    for seed in range(6):
+        assert "one" not in np.ravel(fitted(table, seed, bounds=bounds).pairs)
+
+
+def test_public_edges_do_not_join_the_values_of_a_code():
+    """A whole number with few values has a cell per value; one with many has the edges."""
+    code = public_column("code", Range(1, 16, edges=(1, 5, 9, 16)), "0")
+    assert code.count - 1 == code.ordered == 16
+    wide = public_column("age", Range(1, 90, edges=(1, 5, 9, 90)), "0")
+    assert wide.ordered == 3
+    assert public_column("kg", Range(1, 16, edges=(1, 5, 9, 16)), "2").ordered == 3

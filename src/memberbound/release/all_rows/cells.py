@@ -33,6 +33,8 @@ FORMATS: tuple[Writing, ...] = ("0", "1", "2", "3", "more", "day", "time")
 LINEAR, MOST_LINEAR = 64, 1024
 #: Ranges of at most this many values have a cell per value.
 _MOST_VALUES = 500
+#: … even if public edges are coarser, for at most this many values.
+_FEW_VALUES = 16
 #: … and texts among numbers that get a cell.
 MOST_TEXTS = 8
 MOST_CELLS = 1200
@@ -292,9 +294,18 @@ def public_column(
     """Return the cells of a column with public bounds; ``linear`` are those of a wide range."""
     if isinstance(bound, Categories):
         return CategoryCells(name, tuple(label for label in bound.labels if label), bound.form)
-    if bound.edges:
+    if bound.edges and not _has_few_values(bound, writing):
         return NumberCells(name, *_public_edges(bound.edges, writing), writing, bound.form)
     return NumberCells(name, *_edges(bound.low, bound.high, writing, linear), writing, bound.form)
+
+
+def _has_few_values(bound: Range, writing: Writing) -> bool:
+    """Tell whether every value of a range has a cell, even if public edges are coarser.
+
+    Edges that join codes would separate them from other columns that depend on the code.
+    """
+    step = step_of(writing)
+    return step > 0 and bound.high - bound.low < _FEW_VALUES * step
 
 
 def _public_edges(edges: tuple[float, ...], writing: Writing) -> tuple[tuple[float, ...], float]:

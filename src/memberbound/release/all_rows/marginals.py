@@ -112,6 +112,14 @@ _EMPTY_SCALES = 2.0
 _FUNCTION_SCALES = 4.0
 #: Weight of independence mixed into a pair, so that every conditional law exists.
 _LEAST_SHARE = 1e-4
+#: A table of steps with this share of the records in every row's largest cell is a step function.
+_PURE = 0.95
+#: Rounds of raking, and the largest total variation that they may leave in the sums of a table.
+_RAKINGS, _MISFIT = 30, 0.02
+#: … unless one column predicts this share of what the other's most frequent value does not.
+_FUNCTION_EXPLAINS = 0.8
+#: Shares of independence that are mixed into a table with too many empty cells, one by one.
+_MIXED_SHARES = (1e-4, 1e-3, 1e-2, 0.1)
 
 
 def project(noisy: FloatArray, total: float) -> FloatArray:
@@ -212,11 +220,37 @@ def _equal_runs(mass: FloatArray, most: int, least: float) -> IntArray:
 
 
 def rake(table: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray:
-    """Rake a table to these row and column sums (iterative proportional fitting)."""
-    for _ in range(30):
-        table = table * (rows / np.maximum(table.sum(axis=1), 1e-12))[:, None]
-        table = table * (columns / np.maximum(table.sum(axis=0), 1e-12))[None, :]
-    return table
+    """Rake a table to these row and column sums (iterative proportional fitting).
+
+    Cells of 0 stay empty unless the sums cannot be reached without them and the table is not
+    nearly a function: then independence is mixed in, as little as suffices.
+
+    Examples:
+        >>> rake(np.eye(2), np.array([70.0, 30.0]), np.array([60.0, 40.0])).round().tolist()
+        [[60.0, 0.0], [0.0, 40.0]]
+    """
+    total = max(float(rows.sum()), 1e-9)
+    expected = np.outer(rows, columns) / total
+    mixed = table * (total / max(float(table.sum()), 1e-12))
+    fitted = mixed
+    for share in (0.0, *_MIXED_SHARES):
+        fitted = mixed + share * expected
+        for _ in range(_RAKINGS):
+            fitted = fitted * (rows / np.maximum(fitted.sum(axis=1), 1e-12))[:, None]
+            fitted = fitted * (columns / np.maximum(fitted.sum(axis=0), 1e-12))[None, :]
+        misfit = float(np.abs(fitted.sum(axis=1) - rows).sum()) / (2 * total)
+        if misfit <= _MISFIT or _is_nearly_function(fitted):
+            break
+    return fitted
+
+
+def _is_nearly_function(table: FloatArray) -> bool:
+    """Tell whether the column of more values (nearly) determines the other one."""
+    filled = [int(np.count_nonzero(table.sum(axis=axis) > 0)) for axis in (1, 0)]
+    axis = int(filled[0] >= filled[1])
+    total, usual = float(table.sum()), float(table.sum(axis=1 - axis).max())
+    explained = float(table.max(axis=axis).sum()) - usual
+    return explained > _FUNCTION_EXPLAINS * max(total - usual, 1e-9)
 
 
 def estimate_pair(
@@ -246,16 +280,23 @@ def estimate_pair(
 
 
 def estimate_steps(
-    noisy: FloatArray, scale: float, weights: FloatArray, columns: FloatArray
+    noisy: FloatArray,
+    scale: float,
+    weights: FloatArray,
+    columns: FloatArray,
+    spread: float,
 ) -> FloatArray:
     """Estimate consistent counts of a pair with an ordered column as rows.
 
     The law of the other column given the cell is constant on runs of cells, which minimise
     squared error plus a penalty, so that derived columns (such as an age group) stay consistent.
+    If the other column is a step function, its own sums, with noise of scale ``spread``, help to
+    find the steps.
 
     Examples:
         >>> noisy = np.array([[10.0, 0], [9, 1], [11, -1], [0, 10], [1, 9]])
-        >>> estimate_steps(noisy, 1.0, np.full(5, 10.0), np.array([30.0, 20.0])).round().tolist()
+        >>> table = estimate_steps(noisy, 1.0, np.full(5, 10.0), np.array([30.0, 20.0]), 1.0)
+        >>> table.round().tolist()
         [[10.0, 0.0], [10.0, 0.0], [10.0, 0.0], [0.0, 10.0], [0.0, 10.0]]
     """
     count, size = noisy.shape
@@ -276,11 +317,54 @@ def estimate_steps(
         first = int(start[end])
         mass = max(float(weights[first:end].sum()), 1e-12)
         share = (products[end] - products[first]) / max(squares[end] - squares[first], 1e-12)
-        spread = scale / math.sqrt(max(squares[end] - squares[first], 1e-12))
-        share[(share < RARE_SCALES * spread) & (share < share.max())] = -math.inf
+        noise = scale / math.sqrt(max(squares[end] - squares[first], 1e-12))
+        share[(share < RARE_SCALES * noise) & (share < share.max())] = -math.inf
         table[first:end] = np.outer(weights[first:end], project(share * mass, mass) / mass)
         end = first
+    runs = _function_runs(table)
+    if runs:
+        table = _align_cuts(noisy, (scale, spread), weights, columns, runs)
     return rake(table + 1e-9 * (table > 0), weights, columns)
+
+
+def _function_runs(table: FloatArray) -> list[int]:
+    """Return the columns of a table in the order of their rows, if each has one run of rows."""
+    filled = table[table.sum(axis=1) > 0]
+    if filled.max(axis=1).sum() < _PURE * filled.sum():
+        return []
+    codes = filled.argmax(axis=1)
+    runs: list[int] = codes[np.flatnonzero(np.diff(codes, prepend=-1))].tolist()
+    return runs if len(set(runs)) == len(runs) > 1 else []
+
+
+def _align_cuts(
+    noisy: FloatArray,
+    scales: tuple[float, float],
+    weights: FloatArray,
+    columns: FloatArray,
+    runs: Sequence[int],
+) -> FloatArray:
+    """Return the step function whose cuts fit both the noisy counts and the columns' sums best.
+
+    ``runs`` are the columns in order, ``scales`` those of the noise of counts and of column sums.
+    """
+    below = np.concatenate([[0.0], np.cumsum(weights)])
+    wanted = np.cumsum(columns[list(runs)])
+    wanted *= below[-1] / max(float(wanted[-1]), 1e-9)
+    cuts = [0, *np.searchsorted(below, wanted[:-1]).tolist(), len(weights)]
+    for _ in range(2):
+        for place in range(1, len(runs)):
+            left, right = noisy[:, runs[place - 1]], noisy[:, runs[place]]
+            # What a cell's error grows by if it moves from the right run to the left one.
+            price = weights * (right - left) / scales[0] ** 2
+            first, last = cuts[place - 1], cuts[place + 1]
+            inside = np.concatenate([[0.0], np.cumsum(price[first:last])])
+            off = (below[first : last + 1] - wanted[place - 1]) / (2 * scales[1])
+            cuts[place] = first + int((inside + off**2 / 2).argmin())
+    table = np.zeros(noisy.shape)
+    for place, column in enumerate(runs):
+        table[cuts[place] : cuts[place + 1], column] = weights[cuts[place] : cuts[place + 1]]
+    return table
 
 
 def _outside_a_function(noisy: FloatArray, expected: FloatArray, scale: float) -> NDArray[np.bool_]:

@@ -70,8 +70,9 @@ _FURTHER_PER_COLUMN = 2
 #: (Bin, group) counts of a column, and counts of all pairs per column, at most.
 MOST_COUNTED = (_MOST_LABEL_BINS + _FEW_MORE) * _MOST_GROUPS
 MOST_PAIR_CELLS = (1 + _FURTHER_PER_COLUMN) * _MOST_BLOCKS**2
-#: A pair with this share of the largest possible score may be a function: it is measured finer.
-_FUNCTION_SHARE = 0.65
+#: A pair with this share of the largest possible score may be a function: it is measured finer
+#: if, less the largest noise of all scores, it still has the second share.
+_FUNCTION_SHARE, _SURE_SHARE = 0.65, 0.4
 #: … and its error counts this many times.
 _FUNCTION_WEIGHT = 3.0
 #: … and codes of columns of many values hold about this many noise scales.
@@ -138,6 +139,12 @@ def is_large(cells: Cells) -> bool:
 def _diversity(counts: FloatArray) -> float:
     """Return the probability that two records differ (Gini and Simpson)."""
     return float(1.0 - np.square(counts / max(counts.sum(), 1e-9)).sum())
+
+
+def _most_distant(table: FloatArray) -> float:
+    """Return a bound on the distance of two tables with the sums of this one."""
+    outside = [table.sum() - table.sum(axis=axis).max() for axis in (0, 1)]
+    return 4.0 * float(min(outside))
 
 
 def _finest_maps(
@@ -287,10 +294,12 @@ class Measurements:
         expected = [np.outer(columns[a].blocks, columns[b].blocks) / total for a, b in every]
         scored = self._measure_scores(_SCORES, every, blocks, expected)
         scores, functions = np.zeros((count, count)), np.zeros((count, count), dtype=bool)
+        doubt = math.sqrt(2 * math.log(len(every))) * self.noise[_SCORES]
         for (a, b), score, table in zip(every, scored.tolist(), expected, strict=True):
-            scores[a, b] = score - noise_price(scale, table.size)
             largest = 2 * total * min(map(_diversity, (columns[a].blocks, columns[b].blocks)))
-            functions[a, b] = functions[b, a] = score > _FUNCTION_SHARE * largest
+            scores[a, b] = min(score, largest) - noise_price(scale, table.size)
+            function = score > _FUNCTION_SHARE * largest and score - doubt > _SURE_SHARE * largest
+            functions[a, b] = functions[b, a] = function
         counted = np.array([len(column.blocks) for column in columns])
         scores = keep_edges(scores, counted, scale / math.sqrt(count - 1))
         forest = select_forest(scores)
@@ -321,6 +330,7 @@ class Measurements:
             counts = np.bincount(indices, minlength=math.prod(shape)).reshape(shape)
             predicted.append(np.asarray(counts * (total / rows)))
         scored = self._measure_scores(_FURTHER_SCORES, others, blocks, predicted)
+        scored = np.minimum(scored, [_most_distant(table) for table in predicted])
         sizes = np.array([table.size for table in predicted], dtype=np.float64)
         one = math.sqrt(2.0 / self.shares[_FURTHER]) / self.budget.mu
         noise = self.noise[_FURTHER_SCORES]
@@ -349,7 +359,7 @@ class Measurements:
         name: str,
         pairs: Sequence[tuple[int, int]],
         maps: Sequence[tuple[IntArray, IntArray]],
-        columns: Sequence[ReleasedColumn],
+        columns: list[ReleasedColumn],
         *,
         predicted: Sequence[FloatArray] = (),
         weights: Sequence[float] = (),
@@ -357,7 +367,7 @@ class Measurements:
         """Measure pairs, large tables with less noise, and estimate consistent counts.
 
         Scores compare with ``predicted`` tables, or with independence.  ``weights`` multiply the
-        error of a pair.
+        error of a pair.  Columns whose counts do not agree are replaced.
         """
         exact = [
             self.rows.sum(pair_counts, pair, both) for pair, both in zip(pairs, maps, strict=True)
@@ -371,19 +381,46 @@ class Measurements:
                 np.bincount(codes, columns[column].weights, size).astype(np.float64)
                 for codes, column, size in zip(maps[index], (a, b), noisy.shape, strict=True)
             )
+            spreads = [columns[c].scale * math.sqrt(columns[c].noisy.shape[1]) for c in (a, b)]
             if predicted:
                 table = estimate_pair(
                     noisy, predicted[index], sums.scale, first, second, by_row=False
                 )
             elif _are_steps(columns[a], maps[index][0], noisy.shape):
-                table = estimate_steps(noisy, sums.scale, first, second)
+                table = estimate_steps(noisy, sums.scale, first, second, spreads[1])
             elif _are_steps(columns[b], maps[index][1], noisy.shape[::-1]):
-                table = estimate_steps(noisy.T, sums.scale, second, first).T
+                table = estimate_steps(noisy.T, sums.scale, second, first, spreads[0]).T
             else:
                 expected = np.outer(first, second) / float(self.records)
                 table = estimate_pair(noisy, expected, sums.scale, first, second)
+            if not predicted:
+                self._reconcile(columns, (a, b), table, maps[index])
             tables.append(Pair(a, b, table, maps[index]))
         return tables
+
+    def _reconcile(
+        self,
+        columns: list[ReleasedColumn],
+        pair: tuple[int, int],
+        table: FloatArray,
+        maps: tuple[IntArray, IntArray],
+    ) -> None:
+        """Change the counts of the column with more values as far as those of the other demand.
+
+        Counts of few values are known better.  Sums differ where one column determines the other.
+        """
+        sums = [table.sum(axis=1), table.sum(axis=0)]
+        finer = int(np.count_nonzero(sums[1]) > np.count_nonzero(sums[0]))
+        column, codes = columns[pair[finer]], maps[finer]
+        coarse = columns[pair[1 - finer]]
+        known = np.bincount(maps[1 - finer], coarse.weights, len(sums[1 - finer]))
+        given = table if finer == 0 else table.T
+        given = given / np.maximum(given.sum(axis=0), 1e-12) @ known
+        now = np.bincount(codes, column.weights, len(given))
+        ratio = np.divide(given, now, out=np.ones_like(given), where=now > 0)
+        columns[pair[finer]] = replace(
+            column, weights=project(column.weights * ratio[codes], float(self.records))
+        )
 
     def fit_labels(self, model: PairModel) -> LabelModel | None:
         """Fit the label model on rows that are drawn from what is known, and calibrate it."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -18,14 +20,12 @@ _NOISE_LEFT = math.sqrt(0.5 / math.pi)
 _FURTHER_PRICE = 2.0
 #: … and their scores must exceed it by this many noise scales.
 _SCORE_SCALES = 2.0
-#: Number of rows drawn per kept row, for resampling by weight.
-_DRAWN_PER_ROW = 3
+#: Number of rows drawn per kept row, for resampling by weight, and maximum copies of a row.
+_DRAWN_PER_ROW, _MOST_COPIES = 5, 10.0
 #: Number of rows drawn at once.
 _ROWS_AT_ONCE = 200_000
 #: Rounds of raking, and maximum factor of a row's weight per table.
 _ROUNDS, _LARGEST_FACTOR = 8, 4.0
-#: Maximum weight of a row, relative to the average.
-_LARGEST_WEIGHT = 30.0
 
 
 def pair_score(counts: FloatArray, expected: FloatArray) -> float:
@@ -125,7 +125,7 @@ class Pair:
     #: Maps from the cells of the first and second column to rows and columns of the counts.
     maps: tuple[IntArray, IntArray]
 
-    def flat_cells(self, cells: Sequence[IntArray]) -> IntArray:
+    def flat_cells(self, cells: Mapping[int, IntArray]) -> IntArray:
         """Return the index of every row in the flat table."""
         rows, columns = self.maps[0][cells[self.first]], self.maps[1][cells[self.second]]
         return np.asarray(rows * self.counts.shape[1] + columns)
@@ -159,25 +159,62 @@ class PairModel:
         return [np.concatenate(column) for column in zip(*pieces, strict=True)]
 
     def _some_rows(self, rows: int, draws: np.random.Generator) -> list[IntArray]:
-        if not self.further:
-            return self._forest_rows(rows, draws)
-        drawn = self._forest_rows(_DRAWN_PER_ROW * rows, draws)
-        tables = [(pair.flat_cells(drawn), pair.counts.ravel()) for pair in reversed(self.measured)]
-        for column, cells in zip(self.columns, drawn, strict=True):
+        core = self._core
+        drawn = self._forest_rows({}, core, (_DRAWN_PER_ROW if core else 1) * rows, draws)
+        if core:
+            kept = self._resample(drawn, rows, draws)
+            drawn = {index: cells[kept] for index, cells in drawn.items()}
+        rest = frozenset(range(len(self.columns))) - core
+        drawn = self._forest_rows(drawn, rest, rows, draws)
+        return [drawn[index] for index in range(len(self.columns))]
+
+    @cached_property
+    def _core(self) -> frozenset[int]:
+        """The columns of further pairs, with all their ancestors in the forest.
+
+        All others depend on further pairs through their parents only.
+        """
+        parents = {index: pair.first for index, pair in self.forest if pair is not None}
+        core: set[int] = set()
+        for column in itertools.chain.from_iterable((p.first, p.second) for p in self.further):
+            index: int | None = column
+            while index is not None and index not in core:
+                core.add(index)
+                index = parents.get(index)
+        return frozenset(core)
+
+    def _resample(
+        self, drawn: Mapping[int, IntArray], rows: int, draws: np.random.Generator
+    ) -> IntArray:
+        """Return the indices of rows, drawn by the weights that make all pairs of the core fit."""
+        pairs = [
+            pair for pair in reversed(self.measured) if {pair.first, pair.second} <= set(drawn)
+        ]
+        tables = [(pair.flat_cells(drawn), pair.counts.ravel()) for pair in pairs]
+        for index, cells in drawn.items():
+            column = self.columns[index]
             tables.append((column.block_of_cell[cells], column.blocks))
-        weights = np.ones(len(drawn[0]))
+        weights = np.ones(len(tables[0][0]))
         for _ in range(_ROUNDS):
             _rake_rows(weights, tables)
-        weights = np.minimum(weights, _LARGEST_WEIGHT * weights.mean())
+        weights = np.minimum(weights, _MOST_COPIES * _DRAWN_PER_ROW * weights.mean())
         ends = np.cumsum(weights)
         indices = (np.arange(rows) + draws.random()) * (ends[-1] / rows)
         chosen = np.minimum(np.searchsorted(ends, indices, side="right"), len(ends) - 1)
-        chosen = draws.permutation(chosen)
-        return [cells[chosen] for cells in drawn]
+        return np.asarray(draws.permutation(chosen))
 
-    def _forest_rows(self, rows: int, draws: np.random.Generator) -> list[IntArray]:
-        drawn: dict[int, IntArray] = {}
+    def _forest_rows(
+        self,
+        drawn: Mapping[int, IntArray],
+        wanted: frozenset[int],
+        rows: int,
+        draws: np.random.Generator,
+    ) -> dict[int, IntArray]:
+        """Draw the wanted columns, given those that are drawn already."""
+        drawn = dict(drawn)
         for index, pair in self.forest:
+            if index not in wanted:
+                continue
             column = self.columns[index]
             if pair is None:
                 which = np.zeros(rows, dtype=np.int64)
@@ -188,7 +225,7 @@ class PairModel:
             laws = np.where(bare, law, pair.counts)
             codes = draw(laws, pair.maps[0][drawn[pair.first]], draws)
             drawn[index] = column.cells_in(codes, pair.maps[1], draws)
-        return [drawn[index] for index in range(len(self.columns))]
+        return drawn
 
 
 def _rake_rows(weights: FloatArray, tables: Sequence[tuple[IntArray, FloatArray]]) -> None:
