@@ -17,15 +17,16 @@ F = Fraction
 
 @dataclass(frozen=True)
 class Stated(TradeoffCurve):
-    """A curve with one hockey-stick up to ε = 100 and none beyond, and one TPR."""
+    """A curve with one hockey-stick up to an ε and none beyond, and one TPR."""
 
     stick: float
     rate: float = 0.5
     certain: float = 0.0
     asked: tuple = ()
+    end: float = 100.0
 
     def _profile(self, epsilon, *, forward):
-        return np.where(np.asarray(epsilon) < 100.0, self.stick, 0.0)
+        return np.where(np.asarray(epsilon) < self.end, self.stick, 0.0)
 
     def _tpr(self, fpr):
         self.asked[:] = fpr.tolist()
@@ -91,6 +92,9 @@ def test_shifts_and_slacks_of_a_group_add_up_from_above():
         found = F(curve.group(2).slack)
         for value, exact in ((F(asked[0]), 2 * F(slack)), (found, F(rate) + F(slack))):
             assert exact <= value <= exact * (1 + F(1, 2**51)) + F(1, 10**322)
+        curve.group(3)
+        exact = F(rate) + 2 * F(slack)
+        assert exact <= F(asked[0]) <= exact * (1 + F(1, 2**50)) + F(1, 10**322)
 
 
 def test_the_certain_mass_is_the_rate_at_the_slack():
@@ -110,9 +114,22 @@ def test_half_of_an_advantage_is_added_from_above():
                 assert exact <= F(Stated(value).accuracy()) <= exact + F(1, 2**52)
 
 
+def test_accuracy_and_security_are_rounded_outward():
+    rng = Random(10)
+    for stick, other in numbers(10):
+        prior = rng.choice([rng.uniform(0.01, 0.99), 2.0 ** -rng.randint(2, 6)])
+        for value in (stick, other):
+            curve, one = Stated(value), F(prior)
+            exact = max(one, 1 - one) + min(one, 1 - one) * F(value)
+            assert exact <= F(curve.accuracy(prior)) <= min(F(1), exact + F(1, 2**49))
+            leak = F(curve.leak(prior, 2.0))
+            assert 1 - leak - F(1, 2**49) <= F(curve.security(prior, 2.0)) <= 1 - leak
+
+
 def test_an_epsilon_is_where_the_profile_is_seen_below_the_target():
-    """The profile falls to 0 at 100, between two powers of two."""
+    """The profile falls to 0 between two powers of two, and close to the larger one."""
     assert Stated(0.4).epsilon(0.1) == 100.0
+    assert Stated(0.4, end=127.0).epsilon(0.1) == 127.0
     assert Stated(0.4).epsilon(0.4) == 0.0
     assert Stated(0.4)._search_top(0.1, "both") >= 100
 

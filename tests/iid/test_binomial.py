@@ -3,6 +3,7 @@
 from fractions import Fraction
 from functools import cache
 from math import comb, floor
+from random import Random
 
 import mpmath as mp
 import numpy as np
@@ -150,6 +151,46 @@ def test_hockey_sticks_on_the_hard_grid():
                 assert value <= truth * (1 + loose), (n, p, gamma)
                 seen += 1
     assert seen > 600
+
+
+def test_far_tails_are_from_above():
+    """A point probability is off in proportion to its deviance, here of hundreds."""
+    below = 0.0
+    for n, p in ((700, 0.37), (700, 0.63), (5000, 0.013), (400, 0.5), (9 * 10**4, 2e-3)):
+        for share in (0.3, 0.5, 0.7, 0.9, 0.97):
+            for gamma in (1 + share * (1 / p - 1), 1 - share):
+                truth = added_hockey_stick(n, p, gamma)
+                value = hockey_stick_upper(n, p, gamma)[0]
+                assert truth <= value, (n, p, gamma)
+                below += truth > 1e-270
+    assert below > 20
+
+
+def test_products_that_underflow_are_from_above():
+    for n in (1, 3):
+        for exponent in range(-308, -250, 2):
+            p = 1.7 * 10.0**exponent
+            for gamma in (1e-30, 3.3e-14, 0.7):
+                if gamma * p > 0:
+                    truth = mp.mpf(p) * (1 - mp.mpf(p)) ** n
+                    assert truth <= hockey_stick_upper(n, p, gamma)[0] <= p
+
+
+def test_the_last_bits_of_the_cut_are_from_above():
+    """With γp next to 1 the distance of γnp to n is the answer; it has 32 digits."""
+    rng = Random(3)
+    for _ in range(200):
+        n, gap = rng.choice([1, 3, 5, 9]), 10 ** rng.uniform(-33, -28)
+        cells, p = rng.choice([3, 49, 101]), rng.uniform(0.2, 0.9) * 10 ** rng.uniform(-15, 0)
+        exact = (1 - F(gap)) / F(p)
+        gamma, rest = float(exact), float(exact - F(float(exact)))
+        for atoms, one, cut in (
+            (Atoms.uniform(cells), F(1, cells), (float(cells), -cells * gap)),
+            (Atoms.of(p), F(p), (gamma, rest)),
+        ):
+            truth = one**n * max(1 - (F(cut[0]) + F(cut[1])) * one, 0)  # all n in one cell
+            value = F(float(hockey_stick_upper(n, atoms, *cut)[0]))
+            assert truth <= value <= truth * (1 + F(1, 10**10)) + F(n, 10**30)
 
 
 def test_half_deviations_on_the_hard_grid():

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from memberbound.errors import InputError
+from memberbound.numerics import means
 from memberbound.numerics.means import (
+    _log_capital,
     _stakes,
     betting_lower,
     betting_upper,
@@ -66,6 +68,48 @@ def test_moment_upper_is_the_best_bet_of_its_grid_from_above():
         assert wide == pytest.approx(2 * value, rel=1e-12)
 
 
+def test_moment_upper_is_from_above_where_a_negative_mean_cancels_the_rest():
+    for _, square, draws, level in cases(8, 80):
+        # The doubles of the grid: a bound near 0 shows what a unit of a bet does.
+        bets = [mp.mpf(b) for b in means._bets(draws, level)]
+        spent = (mp.mpf(level) + mp.log(len(bets))) / draws
+        grid = [(b, (-mp.log(1 - b) - b) * mp.mpf(square) + spent) for b in bets]
+        mean = -float(min(more / b for b, more in grid))
+        exact = min((1 - mp.exp(-(b * mp.mpf(mean) + more))) / b for b, more in grid)
+        value = mp.mpf(float(moment_upper([mean], [square], draws, 1.0, level)[0]))
+        assert exact <= value <= exact + mp.mpf("1e-14") * (1 - mean)
+
+
+def test_moment_upper_of_the_smallest_ranges_is_from_above():
+    for level in (0.1, 3.0, 20.0):
+        for units in range(1, 40):
+            least = mp.mpf(units * 5e-324)
+            found = moment_upper([0.0], [0.0], 50, units * 5e-324, level)
+            bets = [mp.mpf(b) for b in means._bets(50, level)]
+            spent = (mp.mpf(level) + mp.log(len(bets))) / 50
+            exact = min((1 - mp.exp(-spent)) / b for b in bets)
+            assert min(exact, 1) * least <= mp.mpf(float(found[0])) <= least
+
+
+def slopes(draws, level):
+    """The doubles of the grid of moment_lower, and what is spent on it."""
+    slope, steps = mp.mpf(math.sqrt(2 * level / draws)), math.ceil(math.log2(draws / level)) + 2
+    return [slope * 2**j for j in range(steps)], (mp.mpf(level) + mp.log(steps)) / draws
+
+
+def test_moment_lower_is_from_below_where_the_price_cancels_the_gain():
+    for plain, square, draws, level in cases(9, 160):
+        if draws <= 100 * level:
+            continue
+        grid, spent = slopes(draws, level)
+        cancelled = float(min(s / 2 * mp.mpf(square) + spent / s for s in grid))
+        # Where nothing cancels, the last steps are what is rounded.
+        for mean, second in ((cancelled, mp.mpf(square)), (plain, mp.mpf(plain * plain))):
+            exact = max(mp.expm1(s * mp.mpf(mean) - s * s / 2 * second - spent) / s for s in grid)
+            value = mp.mpf(float(moment_lower([mean], [float(second)], draws, level)[0]))
+            assert exact - mean * mp.mpf("1e-13") <= value <= max(exact, 0)
+
+
 def test_moment_lower_is_the_best_slope_of_its_grid_from_below():
     for mean, square, draws, level in cases(2, 150):
         if draws <= level:
@@ -87,6 +131,73 @@ def capital(samples, mean, level):
     stakes = _stakes(len(samples), level)
     products = [mp.fprod(1 + mp.mpf(c) * (mp.mpf(x) / mean - 1) for x in samples) for c in stakes]
     return mp.fsum(products) / len(stakes)
+
+
+def test_the_capital_is_from_below():
+    """Single gains as large as a double allows, and many that cancel."""
+    rng = Random(11)
+    for trial in range(60):
+        rows = rng.choice([1, 2, 40])
+        # With some draws of 0 a stake in the middle of the grid counts most.
+        samples = [*(rng.random() ** rng.choice([1, 30]) for _ in range(rows)), 0.0]
+        counts = [*(float(rng.choice([1, 1, 700])) for _ in range(rows)), 9.0 * rows]
+        mean = 10 ** rng.uniform(-300, 0) if trial % 2 else rng.uniform(0.4, 1) * samples[0]
+        stakes = _stakes(int(sum(counts)), rng.uniform(0.5, 9))
+        exact = mp.log(
+            mp.fsum(
+                mp.fprod(
+                    (1 + mp.mpf(float(c)) * (mp.mpf(x) / mp.mpf(mean) - 1)) ** k
+                    for x, k in zip(samples, counts, strict=True)
+                )
+                for c in stakes
+            )
+            / len(stakes)
+        )
+        found = _log_capital(
+            np.array(samples)[:, None], np.array(counts), np.array([mean]), np.asarray(stakes)
+        )
+        value, draws = mp.mpf(float(found[0])), sum(counts)
+        # The last stakes are within 2⁻¹⁶ of 1.
+        assert exact - mp.mpf("1e-9") * draws - abs(exact) * mp.mpf("1e-12") <= value <= exact
+
+
+def test_betting_on_the_mirrored_samples_is_rounded_up(monkeypatch):
+    """What is bet on is at most 1 - x, and the bound is at least 1 minus what comes back."""
+    rng = np.random.default_rng(3)
+    samples = np.concatenate([rng.random(200) ** 8, [0.0, 1.0, 1e-300, 2.0**-54]])
+    lower = np.concatenate([rng.random(200) ** 8, [0.0, 1.0, 1.5 * 2.0**-54, 2.0**-60]])
+    seen = []
+    monkeypatch.setattr(means, "betting_lower", lambda x, _: (seen.append(x), lower)[1])
+    upper = betting_upper(samples[None, :], 3.0)
+    for x, y in zip(samples, np.ravel(seen[0]), strict=True):
+        assert 1 - Fraction(x) - Fraction(1, 2**52) <= Fraction(y) <= 1 - Fraction(x)
+    for low, high in zip(lower, upper, strict=True):
+        assert 1 - Fraction(low) <= Fraction(high) <= 1 - Fraction(low) + Fraction(1, 2**49)
+    assert max(upper) <= 1
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(-1.0, 1.0), (-3.0, 5.0), (0.1, 0.7), (-1e-5, 1e9), (0.0, 3e-322), (-1e-310, 2e-310)],
+)
+def test_scaled_bounds_hold_for_the_unscaled_samples(monkeypatch, low, high):
+    """Where x ≤ low + w·s for every sample and its scaled form, E X ≤ low + w·E S."""
+    rng = np.random.default_rng(6)
+    samples = np.clip(low + (high - low) * rng.random(400) ** 3, low, high)
+    samples = np.append(samples, [low, high])
+    bounds = np.append(rng.random(samples.size - 2) ** 2, [(0.0 - low) / (high - low), 1.0])
+    seen = []
+    monkeypatch.setattr(means, "betting_upper", lambda x, _: (seen.append(x), bounds)[1])
+    found = mean_upper(samples[None, :], low=low, high=high)
+    pairs = list(zip(samples.tolist(), np.ravel(seen[0]).tolist(), strict=True))
+    assert all(s > 0 for x, s in pairs if x > low)
+    width = max((Fraction(x) - Fraction(low)) / Fraction(s) for x, s in pairs if s > 0)
+    for bound, value in zip(bounds.tolist(), found.tolist(), strict=True):
+        exact = Fraction(low) + width * Fraction(bound)
+        assert min(exact, Fraction(high)) <= Fraction(value) <= Fraction(high)
+        assert Fraction(value) - exact <= Fraction(1e-14) * (
+            abs(Fraction(low)) + Fraction(high)
+        ) + Fraction(1e-323)
 
 
 @pytest.mark.parametrize("draws", [3, 20, 60])
@@ -135,6 +246,11 @@ def test_ranges_are_scaled_and_the_error_is_shared_among_columns():
     low = mean_lower(table, confidence=0.9)
     assert low == pytest.approx(1 - mean_upper(1 - table, confidence=0.9), rel=1e-9)
     assert mean_upper([5.0, 5.0], low=-3.0, high=5.0).tolist() == [5.0]
+
+
+def test_an_empty_range_is_refused():
+    with pytest.raises(InputError, match="high must be"):
+        mean_upper([0.5], low=0.5, high=0.5)
 
 
 @pytest.mark.parametrize("samples", [[0.5, -1e-9], [0.5, 1 + 1e-9], [0.5, math.nan], [], [[[0.5]]]])
@@ -197,11 +313,23 @@ def test_mixtures_are_seen_to_reach_their_level_exactly():
         assert mixed(parts, x * (1 - mp.mpf("1e-9"))) < 1 / mp.mpf(beta) or x < 1e-3
 
 
+def test_weights_that_add_up_to_more_than_one_are_paid_for():
+    for size in (1, 3):
+        weights = [(1 + 9.9e-13) / size] * size
+        totals, exponents = [30.0 + k for k in range(size)], [0.25] * size
+        x = mp.mpf(mixture_upper(totals, exponents, weights, 0.05))
+        parts = list(zip(totals, exponents, weights, strict=True))
+        assert mixed(parts, x) >= mp.fsum(map(mp.mpf, weights)) / mp.mpf(0.05)
+
+
 @pytest.mark.parametrize(
     ("totals", "exponents", "weights"),
     [
         ([1.0], [0.0], [1.0]),
         ([1.0], [1.0], [0.0]),
+        ([1.0, 2.0], [1.0, 0.0], [0.5, 0.5]),
+        ([1.0, 2.0], [1.0, 1.0], [1.0, 0.0]),
+        ([1.0], [1.0], [1 + 2e-12]),
         ([1.0, 2.0], [1.0, 1.0], [0.6, 0.5]),
         ([1.0, 2.0], [1.0], [1.0]),
         ([1.0], [1.0, 2.0], [1.0]),

@@ -39,7 +39,7 @@ from memberbound.errors import (
 )
 from memberbound.games import gamma_from_priors
 from memberbound.numerics.roots import guessed_zero, last_true
-from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, down, half_up, sum_up, up
+from memberbound.numerics.rounding import SMALLEST, FloatArray, down, half_up, sum_up, up, up_array
 
 #: Direction of a hockey-stick divergence: in against out, out against in, or their maximum.
 Side = Literal["forward", "backward", "both"]
@@ -62,7 +62,7 @@ class TradeoffCurve(ABC):
 
     @abstractmethod
     def _tpr(self, fpr: FloatArray) -> FloatArray:
-        """TPR at FPR in (0, 1) from above."""
+        """TPR at FPR in (0, 1] from above."""
 
     @abstractmethod
     def reversed(self) -> TradeoffCurve:
@@ -145,9 +145,8 @@ class TradeoffCurve(ABC):
         alpha = np.asarray(fpr, dtype=np.float64)
         if not np.all((alpha >= 0) & (alpha <= 1)):
             raise InputError(f"fpr must be numbers in [0, 1], got {fpr!r}.")
-        inner = np.clip(alpha, SMALLEST, 1.0)
-        values = np.where(alpha >= 1.0, 1.0, self._tpr(inner))
-        return np.asarray(np.where(alpha <= 0.0, self.certain_mass(), values), dtype=np.float64)
+        values = self._tpr(np.maximum(alpha, SMALLEST))
+        return np.asarray(np.where(alpha == 0.0, self.certain_mass(), values), dtype=np.float64)
 
     @property
     def advantage(self) -> float:
@@ -241,7 +240,7 @@ class TradeoffCurve(ABC):
         share = gap[first] / (gap[first] - gap[first + 1])
         step = knots[first + 1] - knots[first]
         corner = step + np.log(share + (1 - share) * np.exp(-step))
-        knots = np.unique(np.append(knots, knots[first] + np.clip(corner, 0.0, step)))
+        knots = np.unique(np.append(knots, knots[first] + np.maximum(corner, 0.0)))
         sticks = np.maximum(self._profile(knots, forward=True), self._profile(knots, forward=False))
         return polygon_from_lines(knots, sticks, knots, sticks)
 
@@ -283,7 +282,7 @@ class TradeoffCurve(ABC):
         for forward in (True, False):
             knots = np.concatenate([self.knots(), other.knots()])
             side = knots if forward else -knots
-            grid = np.unique(np.concatenate([[0.0], side[side >= 0]]))
+            grid = np.unique(np.append(side[side > 0], 0.0))
             mine = self._profile(grid, forward=forward)
             theirs = other._profile(grid, forward=forward)
             if np.any(theirs > mine + tolerance):
@@ -404,9 +403,8 @@ class PolygonCurve(TradeoffCurve):
             # 1 - e^ℓ(1 - α - δ), written without subtracting numbers near one.
             flat = -np.expm1(np.minimum(log_slope, 0.0)) + np.exp(log_slope) * (alpha + stick)
             value = np.where(log_slope >= 0, steep, flat)
-            raised = np.nextafter(value * (1 + 32 * UNIT) + 2 * SMALLEST, np.inf)
         # The diagonal itself needs no rounding.
-        raised = np.where((log_slope == 0) & (stick == 0), alpha, raised)
+        raised = np.where((log_slope == 0) & (stick == 0), alpha, up_array(value, 16))
         return np.minimum(raised, 1.0)
 
     def certain_mass(self) -> float:
@@ -442,7 +440,7 @@ class PolygonCurve(TradeoffCurve):
             return None
         share = (above - target) / (above - below)
         guess = low + math.log1p(share * math.expm1(high - low))
-        epsilon = min(high, guess * (1 + 1e-11) + 1e-300)
+        epsilon = min(high, guess * (1 + 1e-11))
         tight = self.delta(max(low, epsilon * (1 - 1e-9)), side) > target
         return epsilon if tight and self.delta(epsilon, side) <= target else None
 
@@ -534,9 +532,9 @@ def _chain_lines(one: PolygonCurve, two: PolygonCurve) -> tuple[FloatArray, Floa
     a, b = a[keep], b[keep]
     lower, upper = _full_stick(one, a), _full_stick(two, b)
     with np.errstate(under="ignore"):
-        sticks = (upper + np.exp(np.minimum(b, 700.0)) * lower) * (1 + 32 * UNIT)
         # A product that underflows is still positive.
-        sticks = np.where(lower > 0, np.nextafter(sticks, np.inf), sticks)
+        more = np.maximum(np.exp(np.minimum(b, 700.0)) * lower, SMALLEST)
+    sticks = np.where(lower > 0, up_array(upper + more, 16), upper)
     sticks = np.where((b > 700.0) & (lower > 0), 1.0, np.minimum(sticks, 1.0))
     # A line with a slightly larger slope and the same δ is weaker: ℓ₁ + ℓ₂ is rounded up, by the
     # sign of its rounding error (Knuth's two-sum), so that 2ε stays 2ε.

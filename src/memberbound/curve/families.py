@@ -12,7 +12,7 @@ from scipy import special
 from memberbound.curve.base import Side, TradeoffCurve
 from memberbound.errors import fraction, nonnegative, positive, whole_number
 from memberbound.numerics.normal import gaussian_hockey_stick_upper, gaussian_tpr_upper
-from memberbound.numerics.rounding import UNIT, FloatArray, sum_up, up
+from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_up, up, up_array
 
 #: ε at which the pessimistic polygon of an analytic curve gets its support lines.
 _LINES = 1000
@@ -112,7 +112,7 @@ class LaplaceCurve(TradeoffCurve):
         del forward  # the pair is symmetric
         gap = np.maximum(self.reach - np.asarray(epsilon, dtype=np.float64), 0.0)
         with np.errstate(under="ignore"):
-            value = np.nextafter(-np.expm1(-gap / 2) * (1 + 8 * UNIT), np.inf)
+            value = up_array(np.maximum(-np.expm1(-gap / 2), SMALLEST))
         return np.where(gap > 0, np.minimum(value, 1.0), 0.0)
 
     def _tpr(self, fpr: FloatArray) -> FloatArray:
@@ -126,9 +126,8 @@ class LaplaceCurve(TradeoffCurve):
             middle = 1 - 1 / (4 * steep)
             flat = 1 - np.exp(-self.reach) * (1 - alpha)
             value = np.where(steep < 0.5, steep, np.where(alpha <= 0.5, middle, flat))
-            # steep has an error of about 10 roundings, which middle feels half.
-            value = np.nextafter(value * (1 + 32 * UNIT), np.inf)
-        return np.asarray(np.clip(np.maximum(value, alpha), 0.0, 1.0), dtype=np.float64)
+        # steep has an error of about 10 roundings, which middle feels half.
+        return np.asarray(np.minimum(np.maximum(up_array(value, 16), alpha), 1.0), dtype=np.float64)
 
     def epsilon(self, delta: float, side: Side = "both") -> float:
         """Return the ε of :meth:`TradeoffCurve.epsilon`; at δ = 0 it is ``reach``."""
@@ -192,8 +191,7 @@ class SlackCurve(TradeoffCurve):
         exact = self.base._profile(epsilon, forward=forward)
         with np.errstate(over="ignore"):
             added = (1.0 + np.exp(np.minimum(epsilon, 700.0))) * self.slack
-        raised = np.nextafter((exact + added) * (1 + 8 * UNIT), np.inf)
-        return np.asarray(np.minimum(raised, 1.0), dtype=np.float64)
+        return np.asarray(np.minimum(up_array(exact + added), 1.0), dtype=np.float64)
 
     @cached_property
     def _lowest(self) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -221,8 +219,7 @@ class SlackCurve(TradeoffCurve):
             return self.base._tpr(fpr)
         moved = np.nextafter(fpr + self.slack, np.inf)
         inner = self.base._tpr(np.minimum(moved, 1.0))
-        raised = np.nextafter(inner + self.slack, np.inf)
-        return np.where(moved >= 1.0, 1.0, np.minimum(raised, 1.0))
+        return np.minimum(np.nextafter(inner + self.slack, np.inf), 1.0)
 
     def certain_mass(self) -> float:
         """Return what may betray membership for certain: at most the TPR at FPR ``slack``, more."""
@@ -272,7 +269,8 @@ def gaussian_summary(curve: TradeoffCurve) -> tuple[float, float]:
     Theorem: G(· + r) + r is concave, so it bounds a polygon if it bounds its corners; and
     TPR(· + r) + r, the least of its support lines, bounds G if r ≥ (δ_G(ε) - δ(ε))/(1 + e^ε) for
     the slope e^ε of each line.
-    Numerics: rounded up.  Edge cases: μ = 8.53 means no protection at all.
+    Numerics: r pays for the rounding of both numbers.  Edge cases: μ = 8.53 means no protection at
+    all.
 
     Examples:
         >>> gaussian_summary(SlackCurve(GaussianCurve(0.25), 1e-9))
@@ -282,16 +280,17 @@ def gaussian_summary(curve: TradeoffCurve) -> tuple[float, float]:
         return curve.mu, 0.0
     if isinstance(curve, SlackCurve):
         mu, regret = gaussian_summary(curve.base)
-        return mu, sum_up(regret, curve.slack) if regret else curve.slack
+        return mu, regret + curve.slack
     polygon = curve.to_polygon()
     fpr, tpr = polygon.vertices
     inside = (tpr > _MOVED) & (fpr + _MOVED < 1.0)
     shifts = special.ndtri(np.minimum(tpr[inside], 1.0) - _MOVED) - special.ndtri(
         fpr[inside] + _MOVED
     )
-    mu = up(max(0.0, float(shifts.max(initial=0.0))) * (1 + 1e-12))
-    # Corners are sums of masses: off by their rounding, and by what the masses add up to besides 1.
-    rounding = abs(1.0 - float(fpr[-1])) + abs(1.0 - float(tpr[-1])) + 8 * fpr.size * UNIT
+    mu = float(shifts.max(initial=0.0))
+    # Corners and profiles are sums of masses: off by their rounding, and by what the masses add up
+    # to besides 1.
+    rounding = abs(1.0 - float(fpr[-1])) + abs(1.0 - float(tpr[-1])) + 8 * (fpr.size + 8) * UNIT
     normal, knots, hidden = GaussianCurve(mu), polygon.knots(), 0.0
     for forward in (True, False):
         slopes = knots[knots >= 0] if forward else -knots[knots <= 0]
@@ -299,4 +298,4 @@ def gaussian_summary(curve: TradeoffCurve) -> tuple[float, float]:
         with np.errstate(under="ignore"):
             lines = above * np.exp(-slopes) / (1.0 + np.exp(-slopes))
         hidden = max(hidden, float(lines.max(initial=0.0)))
-    return mu, up(max(_MOVED, hidden) + rounding, 8)
+    return mu, max(_MOVED, hidden) + rounding

@@ -21,7 +21,7 @@ import numpy as np
 
 from memberbound.curve.segments import Segments
 from memberbound.errors import InputError
-from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray
+from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, down, up, up_array
 
 _Line = tuple[float, float]  # (ε ≥ 0, δ): y ≤ δ + e^ε·x
 #: Lines count as one if their ε agree to this many units in the last place.
@@ -75,8 +75,8 @@ def _chords(ahead: FloatArray, behind: FloatArray) -> FloatArray:
     total = rise + np.exp(-a) * fall
     weight, rest = rise / total, np.exp(-a) * fall / total
     value = rest * ahead[..., 1] + weight * (fall + np.exp(-b) * behind[..., 1])
-    raised = np.nextafter(value * (1 + 32 * UNIT) + 2 * SMALLEST, np.inf)
-    return np.asarray(raised, dtype=np.float64)
+    # Each of three products may have lost half of the smallest double.
+    return up_array(value + 2 * SMALLEST, 16)
 
 
 def _total_variation(ahead: list[_Line], behind: list[_Line]) -> float:
@@ -108,7 +108,8 @@ def _half(lines: list[_Line]) -> tuple[list[float], list[float]]:
 
     With S the profile beyond the certain mass, and O the lighter mass so far times e^ε, a step
     from ε to ε - h turns them into S + (O + heavy)(1 - e^{-h}) and (O + heavy)e^{-h}.  Both are
-    kept from below, so that every heavy mass comes out large enough.
+    kept from below, by more than their error: this also covers the rounding of the differences, so
+    that every heavy mass comes out large enough.
     """
     certain = lines[0][1]
     loss, mass = [math.inf], [certain]
@@ -116,16 +117,15 @@ def _half(lines: list[_Line]) -> tuple[list[float], list[float]]:
     for line, flatter in pairwise(lines):
         step = line[0] - flatter[0]
         share, left = -math.expm1(-step), math.exp(-step)
-        target = flatter[1] - certain
-        needed = (target - gained) + 4 * UNIT * target + 4 * SMALLEST
+        needed = flatter[1] - certain - gained
         # No more than all of the mass can lie on slopes of e^ε and above.
-        total = min(needed / share * (1 + 16 * UNIT), 2 / left if left > 0 else math.inf)
-        heavy = max(0.0, (total - lighter) + 4 * UNIT * total + 4 * SMALLEST)
+        total = min(up(needed / share, 8), 2 / left if left > 0 else math.inf)
+        heavy = max(0.0, total - lighter)
         loss.append(line[0])
         mass.append(heavy)
         carried = lighter + heavy
-        gained = max(0.0, (gained + carried * share) * (1 - 16 * UNIT) - 4 * SMALLEST)
-        lighter = max(0.0, carried * left * (1 - 16 * UNIT) - 4 * SMALLEST)
+        gained = down(gained + carried * share, 8)
+        lighter = down(carried * left, 8)
     return loss, mass
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from memberbound.curve.base import PolygonCurve, TradeoffCurve
 from memberbound.errors import InputError
-from memberbound.numerics.rounding import UNIT, FloatArray
+from memberbound.numerics.rounding import SMALLEST, FloatArray, up_array
 
 
 def mixture(curves: Sequence[TradeoffCurve], weights: Sequence[float]) -> PolygonCurve:
@@ -29,7 +29,7 @@ def mixture(curves: Sequence[TradeoffCurve], weights: Sequence[float]) -> Polygo
     polygons = [curve.to_polygon() for curve in curves]
     loss = np.concatenate([p.loss for p in polygons])
     heavy = np.concatenate([_scaled(p.heavy, w) for p, w in zip(polygons, share, strict=True)])
-    heavy = heavy * (1 + abs(total - 1) + 8 * UNIT)
+    heavy = up_array(heavy * (1 + abs(total - 1)))
     return PolygonCurve(loss[heavy > 0], heavy[heavy > 0])
 
 
@@ -38,4 +38,4 @@ def _scaled(masses: FloatArray, weight: float) -> FloatArray:
     if weight == 0.0:
         return np.zeros_like(masses)
     with np.errstate(under="ignore"):
-        return np.where(masses > 0, np.nextafter(masses * weight, np.inf), 0.0)
+        return np.where(masses > 0, np.maximum(masses * weight, SMALLEST), 0.0)

@@ -19,7 +19,15 @@ from fractions import Fraction
 import numpy as np
 
 from memberbound.errors import InputError
-from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, double_above, sum_slack, up
+from memberbound.numerics.rounding import (
+    SMALLEST,
+    UNIT,
+    FloatArray,
+    double_above,
+    sum_slack,
+    up,
+    up_array,
+)
 
 #: Largest (ε × segment) table that is added up entry by entry; beyond it one sweep is quicker.
 _DENSE = 1 << 14
@@ -45,9 +53,11 @@ class Direction:
         """Keep the segments that count in one direction."""
         atoms = heavy[loss == math.inf]
         total = math.fsum(atoms)
-        certain = min(1.0, total if atoms.size <= 1 else up(total, 1))
+        if math.fsum([*atoms, -total]) > 0:
+            total = math.nextafter(total, math.inf)
         active = (loss > 0) & np.isfinite(loss)
-        return cls(loss[active], heavy[active], certain, float(loss[active].max(initial=0.0)))
+        steepest = float(loss[active].max(initial=0.0))
+        return cls(loss[active], heavy[active], min(1.0, total), steepest)
 
     def profile(self, epsilon: FloatArray) -> FloatArray:
         """Return the sums over the segments at many ε ≥ 0, from above."""
@@ -65,7 +75,7 @@ class Direction:
                 for start in range(0, eps.size, rows):
                     gap = eps[start : start + rows, None] - loss[None, :]
                     result[start : start + rows] = -np.expm1(np.minimum(gap, 0.0)) @ heavy
-            raised = (certain + result * (1 + slack)) * (1 + 4 * UNIT)
+            raised = (certain + result) * (1 + slack)
         # Every product may have lost half of the smallest double.  Where no finite segment counts,
         # the certain mass is not rounded, so that (ε, δ) returns δ.
         lost = 2 * (loss.size + eps.size) * SMALLEST
@@ -159,7 +169,7 @@ def float_segments(p: FloatArray, q: FloatArray) -> Segments:
         slack = UNIT * (4 + 16 * np.abs(ratio) + 16 * abs(shift))
         loss = np.where((p == q) & (shift == 0.0), 0.0, ratio + np.copysign(slack, ratio))
         loss = np.where(p == 0, -np.inf, np.where(q == 0, np.inf, loss))
-        heavy = np.nextafter(np.maximum(p / p_sum, q / q_sum) * (1 + 8 * UNIT), np.inf)
+        heavy = up_array(np.maximum(p / p_sum, q / q_sum))
         # If rounding leaves the sign of ℓ in doubt, the segment counts in both directions.
         doubt = (np.abs(ratio) <= slack) & (shift != 0.0) & (p > 0) & (q > 0)
     if doubt.any():
@@ -188,5 +198,5 @@ def _log_ratio(a: Fraction, b: Fraction) -> float:
     else:
         power = ratio.numerator.bit_length() - ratio.denominator.bit_length()
         value = math.log(float(ratio / Fraction(2) ** power)) + power * _LN2
-    size = math.nextafter(max(value * (1 + 16 * UNIT), SMALLEST), math.inf)
+    size = up(max(value, SMALLEST), 8)
     return size if a > b else -size

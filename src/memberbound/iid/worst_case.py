@@ -57,7 +57,7 @@ def leak_of_law(
     """
     law, weights, miss = checked_law(probabilities, multiplicity)
     size = whole_number("n", n)
-    gamma, rest = _gamma(nu, lam)
+    gamma, rest = _two_doubles(_gamma(nu, lam))
     parts = []
     for p, weight in _chunks(law, weights):
         share = hockey_stick_upper(size, p, gamma, rest)
@@ -70,7 +70,7 @@ def leak_of_uniform(atoms: int, n: int, nu: float = 0.5, lam: float = 1.0) -> fl
 
     Guarantee, Theorem, Assumes: as :func:`leak_of_law`; K times the share of one atom.
     Numerics: never below the true value; 1/K is carried to 32 digits, so any K up to 10¹⁸.
-    Edge cases: one atom leaks 0.
+    Edge cases: one atom leaks 0, and so does any number up to γ.
 
     Examples:
         >>> round(leak_of_uniform(10**12, n=10**6), 6)  # hardly any two records agree
@@ -80,20 +80,23 @@ def leak_of_uniform(atoms: int, n: int, nu: float = 0.5, lam: float = 1.0) -> fl
     cells = whole_number("atoms", atoms)
     if cells > MAX_ATOMS:
         raise InputError(f"atoms must be at most {MAX_ATOMS:,}, got {atoms!r}.")
-    gamma, rest = _gamma(nu, lam)
-    if cells == 1:
+    gamma = _gamma(nu, lam)
+    if cells == 1 or cells <= gamma:
         return 0.0
-    share = float(hockey_stick_upper(size, Atoms.uniform(cells), gamma, rest)[0])
+    share = float(hockey_stick_upper(size, Atoms.uniform(cells), *_two_doubles(gamma))[0])
     return min(up(cells * share, 8), 1.0)
 
 
-def _gamma(nu: float, lam: float) -> tuple[float, float]:
-    """γ as the sum of two doubles: at n = 10¹² its last bits decide the last digits of Δ."""
+def _gamma(nu: float, lam: float) -> Fraction:
     gamma_from_priors(nu, lam)  # refuses what cannot be used
     fresh = Fraction(nu)
-    exact = fresh / (Fraction(lam) * (1 - fresh))
-    high = float(exact)
-    return high, float(exact - Fraction(high))
+    return fresh / (Fraction(lam) * (1 - fresh))
+
+
+def _two_doubles(value: Fraction) -> tuple[float, float]:
+    """Return γ as the sum of two doubles: at n = 10¹² its last bits decide the last digits of Δ."""
+    high = float(value)
+    return high, float(value - Fraction(high))
 
 
 def checked_law(

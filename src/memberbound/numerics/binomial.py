@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from memberbound.errors import InputError, positive, whole_number
-from memberbound.numerics.rounding import UNIT, FloatArray, two_product
+from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, two_product
 
 #: Counts must be exact doubles, and products of two counts must stay far from overflow.
 MAX_RECORDS = 10**15
@@ -177,9 +177,8 @@ def half_deviation_upper(n: int, p: ArrayLike | Atoms) -> FloatArray:
     atoms = p if isinstance(p, Atoms) else Atoms.of(p)
     m = np.minimum(_floor(*atoms.mean(size)), size - 1)
     mass, deviance = _point(size - 1, m, *atoms.mean(size - 1))
-    value = atoms.p * atoms.q * mass
-    raised = value * (1 + UNIT * (64 + 16 * deviance)) + 5e-324
-    return np.asarray(np.where((atoms.p > 0) & (atoms.q > 0), raised, 0.0))
+    # This does not underflow: the mass is at least of the order of n^(-1/2), and 1 for a tiny p.
+    return np.asarray(atoms.p * atoms.q * mass * (1 + UNIT * (64 + 16 * deviance)))
 
 
 def hockey_stick_upper(
@@ -196,7 +195,7 @@ def hockey_stick_upper(
     last bits of γp decide); below that the Chernoff bound exp(-650) takes over.  Both sides are
     Σ_{j≥0} P(Bin(n,·) = k₀+j)(w + j) with k₀ the first count beyond γnp and w its distance:
     positive terms, no cancellation.
-    Edge cases: p = 0 gives 0, and so does p = 1; γ ≥ 1/p gives 0.
+    Edge cases: p = 0 gives 0, and so does p = 1; γ ≥ 1/p gives 0 where p is a double.
 
     Examples:
         >>> hockey_stick_upper(1, 0.25, 2.0).round(12).tolist()  # 0.25·(1 - 2·0.25)
@@ -207,30 +206,35 @@ def hockey_stick_upper(
     atoms = p if isinstance(p, Atoms) else Atoms.of(p)
     if ratio == 1.0 and gamma_rest == 0.0:
         return half_deviation_upper(n, atoms)
-    above = ratio > 1.0 or (ratio == 1.0 and gamma_rest > 0)
+    # The form for γ ≥ 1 is above the other one at any γ, so that the rest need not decide.
+    above = ratio >= 1.0
     high, low = atoms.mean(size)
-    # γnp and its distance to the next count beyond it, seen from the mean.
-    cut, error = two_product(np.float64(ratio), high)
-    cut, error = _two_sum(cut, error + ratio * low + gamma_rest * high)
-    whole = _floor(np.minimum(cut, 2 * size), error)
-    doubt = 4 * UNIT * UNIT * cut  # the error of γnp as two doubles
+    # γnp as the sum of two doubles.  Its error, a few units of a unit, is nothing beside the terms
+    # that follow the first; above the mean there may be none, and it is taken off.
+    cut, tail = two_product(np.float64(ratio), high)
+    exact = (low == 0) & (gamma_rest == 0) if above else True
+    room = np.where(exact, 0.0, 4 * UNIT * UNIT * cut)
+    cut, tail = _two_sum(cut, tail + ratio * low + gamma_rest * high - room)
+    # From γnp to the next count beyond it, seen from the mean.
+    whole = _floor(np.minimum(cut, 2 * size), tail)
     value = np.zeros_like(atoms.p)
     if above:
-        live = np.flatnonzero((whole < size) & (atoms.p > 0) & (atoms.q > 0))
+        live = np.flatnonzero(whole < size)
         first = whole[live] + 1
-        step = np.clip((first - cut[live]) - error[live] + doubt[live], 0, 1)
+        step = (first - cut[live]) - tail[live]
         side = _Side(size, atoms.p[live], atoms.q[live], high[live], low[live])
         value[live] = _linear_tail(side, first, step) / size
     else:
         live = np.flatnonzero((atoms.p > 0) & (atoms.q > 0))
         first = size - whole[live]
-        step = np.clip((cut[live] - whole[live]) + error[live] + doubt[live], 0, 1)
+        # A product that underflows loses up to four of the smallest doubles.
+        step = (cut[live] - whole[live]) + tail[live] + 4 * SMALLEST
         opposite, lost = _two_sum(np.full(live.size, size), -high[live])
         mirrored = _two_sum(opposite, lost - low[live])
         side = _Side(size, atoms.q[live], atoms.p[live], *mirrored)
         value[live] = _linear_tail(side, first, step) / (size * ratio)
     far = np.minimum(atoms.p, math.exp(-_FAR))
-    value[live] = np.where(np.isnan(value[live]), far[live], value[live] * (1 + 16 * UNIT))
+    value[live] = np.where(np.isnan(value[live]), far[live], value[live])
     return np.minimum(value, atoms.p)
 
 
@@ -247,20 +251,24 @@ class _Side(NamedTuple):
 def _linear_tail(side: _Side, first: FloatArray, step: FloatArray) -> FloatArray:
     """Σ_{j≥0} P(B = first + j)(step + j) from above; NaN where the deviance is beyond _FAR."""
     mass, deviance = _point(side.n, first, side.high, side.low)
-    result = np.full_like(mass, np.nan)
+    result, units = np.full_like(mass, np.nan), np.zeros_like(mass)
     near = deviance <= _FAR
     wide = np.sqrt(side.n * side.p * side.q) > _WIDE
     for chosen, method in ((near & ~wide, _added), (near & wide, _integrated)):
         index = np.flatnonzero(chosen)
         if index.size:
             part = _Side(side.n, *(x[index] for x in side[1:]))
-            result[index] = method(part, first[index], step[index])
-    return result * mass * (1 + UNIT * (64 + 16 * deviance))
+            result[index], units[index] = method(part, first[index], step[index])
+    # The mass is off by up to 32 + 16 D units; the last steps and the caller's are a few more.
+    return result * mass * (1 + UNIT * (64 + 16 * deviance + units))
 
 
-def _added(side: _Side, first: FloatArray, step: FloatArray) -> FloatArray:
-    """Σ_j P(B = first+j)/P(B = first)·(step + j), term by term, with the rest of the series."""
-    total = np.zeros_like(step)
+def _added(side: _Side, first: FloatArray, step: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Σ_j P(B = first+j)/P(B = first)·(step + j), with the rest of the series, and its error.
+
+    The error is relative, in units: four roundings for each term that was added.
+    """
+    total, units = np.zeros_like(step), np.zeros_like(step)
     index = np.arange(step.size)
     odds = side.p / side.q
     k, term, w, sums = first.copy(), np.ones_like(step), step.copy(), np.zeros_like(step)
@@ -277,14 +285,15 @@ def _added(side: _Side, first: FloatArray, step: FloatArray) -> FloatArray:
         safe = np.where(ratio < 1, 1 - ratio, np.nan)
         left = np.where(term > 0, term * (w / safe + ratio / safe**2), 0.0)
         done = left <= 1e-17 * sums
-        total[index[done]] = (sums + left)[done] * (1 + 4 * UNIT * (terms + 16))
+        total[index[done]] = (sums + left)[done]
+        units[index[done]] = 4 * terms + 64
         keep = ~done
         index, odds = index[keep], odds[keep]
         k, term, w, sums = k[keep], term[keep], w[keep], sums[keep]
-    return total
+    return total, units
 
 
-def _integrated(side: _Side, first: FloatArray, step: FloatArray) -> FloatArray:
+def _integrated(side: _Side, first: FloatArray, step: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The sum of :func:`_added` as an integral, for wide laws.
 
     h(t) = Σ_j P(Bin(n,t) = k₀+j)(w+j) has h(0) = h'(0) = 0 and, as the second difference of a
@@ -311,7 +320,8 @@ def _integrated(side: _Side, first: FloatArray, step: FloatArray) -> FloatArray:
         )
         step_mix = step + (1 - step) * (n - first) / (first - 1) * (p - u) / (q + u)
         total += weight * v * np.exp(power) * step_mix
-    return total * end * (first * (first - 1)) * np.square(unit / p) * (1 + 1e-12)
+    value = total * end * (first * (first - 1)) * np.square(unit / p)
+    return value, np.full_like(value, 1e-12 / UNIT)
 
 
 def _records(n: int, at_least: int = 1) -> int:

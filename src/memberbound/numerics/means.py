@@ -23,7 +23,7 @@ from memberbound.errors import (
     whole_number,
 )
 from memberbound.numerics.roots import guessed_zero, last_true
-from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up, up_array
+from memberbound.numerics.rounding import UNIT, FloatArray, double_above, sum_slack, up, up_array
 
 # ── Confidence bounds for the mean of bounded independent variables, from sums alone ──────────────
 #
@@ -52,8 +52,7 @@ def log_error_shared(
     allowed = (1 - Fraction(level)) * Fraction(share)
     if allowed <= 0:
         raise InputError(f"share must be greater than 0, got {share!r}.")
-    # The quotient is rounded once and the logarithm's error is below one unit of its size.
-    return up(math.log(float(count / allowed)) + 2 * UNIT, 8)
+    return up(math.log(double_above(count / allowed)))
 
 
 def moment_upper(
@@ -77,7 +76,7 @@ def moment_upper(
     draws = whole_number("count", count)
     level = positive("log_error", log_error)
     bets = _bets(draws, level)
-    spent = up((level + math.log(len(bets))) / draws, 8)
+    spent = (level + math.log(len(bets))) / draws
     centre, second, top = np.broadcast_arrays(
         np.asarray(mean, dtype=np.float64),
         np.asarray(square, dtype=np.float64),
@@ -85,18 +84,19 @@ def moment_upper(
     )
     if (top < 0).any():
         raise InputError("largest must be at least 0.")
-    scale = np.where(top > 0, top, 1.0)
+    scale = np.where(top > 0, top, 1.0)  # what is at most 0 is at most 1
     with np.errstate(over="ignore"):
         first, second = centre / scale, second / scale / scale
     best = np.full(top.shape, np.inf)
     for bet in bets:
         price = _price(bet)
         worst = bet * first + price * second + spent
-        # The sum's terms may differ in sign: its error is relative to their sizes.
-        worst = worst + 16 * UNIT * (np.abs(bet * first) + price * second + spent)
-        value = -np.expm1(-worst) / bet
-        best = np.minimum(best, value + 16 * UNIT * np.abs(value))
-    return np.asarray(np.minimum(np.where(top > 0, up_array(best * scale, 8), 0.0), top))
+        # The sum's terms, each off by at most seven units, may differ in sign.  The last steps are
+        # off by four units of the result, which is below 1 for sums w up to 2.8 only: there 25
+        # units of w are 25·w/(e^w - 1) > 4.5 of it.
+        room = 32 * UNIT * (np.abs(bet * first) + price * second + spent)
+        best = np.minimum(best, -np.expm1(-(worst + room)) / bet)
+    return np.asarray(np.minimum(np.nextafter(best * scale, np.inf), top))  # it may underflow
 
 
 def _price(bet: float) -> float:
@@ -140,16 +140,16 @@ def moment_lower(mean: ArrayLike, square: ArrayLike, count: int, log_error: floa
         np.asarray(mean, dtype=np.float64), np.asarray(square, dtype=np.float64)
     )
     slope = math.sqrt(2 * level / draws)
-    steps = max(1, math.ceil(math.log2(draws / level)) + 2) if draws > level else 1
-    spent = up((level + math.log(steps)) / draws, 8)
+    steps = max(1, math.ceil(math.log2(draws / level)) + 2)
+    spent = (level + math.log(steps)) / draws
     best = np.zeros(first.shape)
     for _ in range(steps):
         gain, price = slope * first, slope * slope / 2 * second
-        least = gain - price - spent - 16 * UNIT * (gain + price + spent)
-        value = np.expm1(np.minimum(least, 600.0)) / slope
-        best = np.maximum(best, value - 16 * UNIT * np.abs(value))
+        # The terms are off by at most seven units each, the last steps by three of the result.
+        room = 16 * UNIT * (gain + price + spent)
+        best = np.maximum(best, np.expm1(gain - price - spent - room) / slope)
         slope *= 2
-    return np.asarray(np.maximum(-up_array(-best, 8), 0.0))
+    return best
 
 
 def unit_samples(samples: ArrayLike) -> FloatArray:
@@ -187,7 +187,7 @@ def betting_lower(samples: ArrayLike, log_error: float) -> FloatArray:
     Guarantee: each column's bound fails with probability at most β = e^{-log_error}.
     Theorem: proofs/bounded-means.md claim 4.  With stakes c_j in (0, 1) and weights 1/J the capital
     K(m) = (1/J)Σ_j Π_i(1 + c_j(X_i/m - 1)) has E K(m) ≤ 1 if the mean is at most m, and falls in m.
-    Numerics: only means m at which K(m) ≥ 1/β was seen, with room for rounding, are returned.
+    Numerics: only means m at which K(m) ≥ 1/β was seen, K from below, are returned.
     Edge cases: a column of zeros gives 0, a constant column nearly its constant times (β/J)^{1/n}.
 
     Examples:
@@ -301,14 +301,16 @@ def _log_capital(
             logs += log.sum(axis=1)
             sizes += np.abs(log, out=log).sum(axis=1)
         # c·gain is off by 3 units of at most its size; next to 1 + c·gain ≥ 1 - c that is at most
-        # 3·(1 + 1/(1-c)) units, an absolute error of the logarithm.
+        # 3·(1 + 1/(1-c)) units, an absolute error of the logarithm.  The mean below is off by 3
+        # units of its logarithm and one per stake, of which there are about 30: sum_slack has 13
+        # units of the sizes to spare, and 16 times 17.
         lost = 8 * UNIT * draws * (1 + 1 / (1 - stakes))
-        room = sum_slack(draws) * sizes + lost[:, None]
+        room = sum_slack(draws) * (sizes + 16) + lost[:, None]
         safe = np.where(np.isfinite(logs), logs - room, -np.inf)
         top = safe.max(axis=0)
         shift = np.where(np.isfinite(top), top, 0.0)
         mixed = shift + np.log(np.exp(safe - shift).mean(axis=0))
-    return np.where(np.isfinite(top), mixed - 16 * UNIT * (1 + np.abs(mixed)), -np.inf)
+    return np.where(np.isfinite(top), mixed, -np.inf)
 
 
 def mean_upper(
@@ -333,16 +335,14 @@ def mean_upper(
     """
     values, bottom, top = _ranged(samples, low, high)
     width = top - bottom
-    plain = (bottom, top) == (0.0, 1.0)
-    # A larger sample can only raise the bound, and 0 and 1 stay where they are.
-    scaled = values if plain else np.clip(up_array((values - bottom) / width, 8), 0.0, 1.0)
-    table = unit_samples(scaled)
-    level = log_error_shared(confidence, table.shape[1])
-    bound = betting_upper(table, level)
-    if plain:
-        return np.minimum(bound, 1.0)
-    raised = bottom + up_array(bound * width, 8)
-    return np.minimum(top, raised + 8 * UNIT * (abs(bottom) + np.abs(raised)))
+    table = unit_samples((values - bottom) / width)
+    bound = betting_upper(table, log_error_shared(confidence, table.shape[1]))
+    if (bottom, top) == (0.0, 1.0):
+        return bound
+    # A sample x is at most bottom + width·s·(1 + 3 units), with s as scaled.
+    raised = bound * width
+    total = bottom + raised + 8 * UNIT * (abs(bottom) + raised)
+    return np.minimum(top, np.nextafter(total, np.inf))  # among the smallest doubles a unit is 0
 
 
 def mean_lower(
@@ -429,7 +429,7 @@ def mixture_upper(
     mean at most Σ w_j = 1, so by Markov's inequality it exceeds 1/β with probability at most β.
     No j is chosen by looking at the data; the bound is nevertheless within ln(1/w_j)/s_j of the
     one that the best j would give.
-    Numerics: the returned x was seen to violate the inequality, so it is not below the largest.
+    Numerics: the returned x was seen to violate the inequality, with room for rounding.
 
     Examples:
         >>> round(mixture_upper([10.0], [0.5], [1.0], 0.05), 4)  # 10 + ln(20)/0.5
@@ -439,17 +439,17 @@ def mixture_upper(
         raise InputError("a mixture must have one total and one weight per exponent.")
     if min(exponents) <= 0 or min(weights) <= 0 or not math.fsum(weights) <= 1 + 1e-12:
         raise InputError("a mixture must have positive exponents, and weights that add up to 1.")
-    target = log_confidence(beta) + 1e-12
+    # 1e-12 for weights that add up to more than 1, and as much for rounding: near x a term that
+    # counts is off by at most three units of its size and of its weight's logarithm, 745 or less.
+    target = log_confidence(beta) + 2e-12
     parts = [(s, float(f), math.log(w)) for f, s, w in zip(totals, exponents, weights, strict=True)]
 
     def excess(x: float) -> float:
         terms = [w + s * (x - f) for s, f, w in parts]
         top = max(terms)
-        value = top + math.log(math.fsum([math.exp(t - top) for t in terms]))
-        # s(x - F) is rounded in proportion to sF: aim slightly above the target.
-        return value - (target + 1e-13 + 4e-16 * max([s * (abs(x) + f) for s, f, _ in parts]))
+        return top + math.log(math.fsum([math.exp(t - top) for t in terms])) - target
 
     start = min(f + (target - w) / s for s, f, w in parts)
     start += 1e-9 * (1 + abs(start))
     near = guessed_zero(excess, start, 0.0)
-    return up(last_true(lambda x: excess(x) >= 0, start, 0.0, near))
+    return last_true(lambda x: excess(x) >= 0, start, 0.0, near)
