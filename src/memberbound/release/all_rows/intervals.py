@@ -30,16 +30,13 @@ class Noise:
 
     scale: float
     confidence: float = CONFIDENCE
+    #: Length of the coefficients of a linear function of such numbers.
+    length: float = 1.0
 
     @property
     def half(self) -> float:
-        """The half-width of the interval of one number."""
-        return half_width(self.scale, self.confidence)
-
-    @property
-    def quantile(self) -> float:
-        """The half-width in units of the scale: the normal quantile, and room for the grid."""
-        return self.half / self.scale
+        """The half-width of the interval of one number, or of that linear function."""
+        return self.length * half_width(self.scale, self.confidence)
 
     @property
     def sampling(self) -> float:
@@ -50,7 +47,7 @@ class Noise:
     def error(self) -> float:
         """The standard error of one number: noise, and its rounding to the grid."""
         step = float(COARSE.steps(self.scale))
-        return math.sqrt(self.scale**2 + step**2 / 12)
+        return self.length * math.sqrt(self.scale**2 + step**2 / 12)
 
 
 def linear_interval(value: float, noise: Noise, length: float = 1.0) -> tuple[float, float]:
@@ -69,6 +66,21 @@ def count_interval(count: float, noise: Noise, records: int) -> NumberInterval:
     root = math.sqrt(max(middle**2 - lead * (count**2 - noise.half**2), 0.0))
     ends = np.clip([(middle - root) / lead, (middle + root) / lead], 0.0, float(records))
     return NumberInterval.between(noise.error, linear_interval(count, noise), tuple(ends.tolist()))
+
+
+def bounded_interval(
+    total: float, squares: float, noise: Noise, records: int
+) -> tuple[float, float]:
+    """Return the interval of the expected sum of values in [0, 1], from that of their squares.
+
+    The solutions of (total - x)² ≤ h² + z²(squares - x²/n).
+    """
+    square = noise.sampling**2
+    spread = min(max(squares, total**2 / records), max(total, 0.0))
+    lead = 1.0 + square / records
+    root = math.sqrt(max(total**2 - lead * (total**2 - noise.half**2 - square * spread), 0.0))
+    ends = np.clip([(total - root) / lead, (total + root) / lead], 0.0, float(records))
+    return float(ends[0]), float(ends[1])
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from memberbound.release.all_rows.marginals import (
     pair_counts,
     project,
 )
+from memberbound.release.all_rows.noisy_marginals import NoisyMarginal
 from memberbound.release.all_rows.tree import (
     Pair,
     PairModel,
@@ -194,6 +195,8 @@ class Measurements:
     shares: Mapping[str, float]
     target: ReleasedColumn | None = None
     noise: dict[str, float] = field(default_factory=dict)
+    #: Noisy counts as they were measured, from which intervals are computed.
+    marginals: list[NoisyMarginal] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.groups = np.array([float(self.records)])
@@ -211,7 +214,9 @@ class Measurements:
         """Measure the target and form its groups: classes above the noise, or ranges of numbers."""
         sums = self.sums(_TARGET, sensitivity=HISTOGRAM_MOVES)
         exact = self.rows.sum(_group_counts, cells.count)
-        weights = estimate_cells(cells, sums.measure(exact), sums.scale, float(self.records))
+        noisy = sums.measure(exact)
+        self._keep([cells], [np.arange(cells.count)], noisy, sums.scale)
+        weights = estimate_cells(cells, noisy, sums.scale, float(self.records))
         counts = weights
         if isinstance(cells, CategoryCells):
             # Every named class is a group, even with a noisy count near zero; other and missing
@@ -237,9 +242,9 @@ class Measurements:
             exact = self.rows.sum(LabelledRows.counts, cliques, bins)
             for index, counts in zip(large, exact, strict=True):
                 column = cells[index]
-                fine[index] = estimate_cells(
-                    column, sums.measure(counts), sums.scale, float(self.records)
-                )
+                measured = sums.measure(counts)
+                self._keep([column], [np.arange(column.count)], measured, sums.scale)
+                fine[index] = estimate_cells(column, measured, sums.scale, float(self.records))
                 most = _MOST_BINS if column.ordered else _MOST_LABEL_BINS
                 least = _BIN_SCALES * sums.scale
                 bins[index] = merge(fine[index], column.ordered, most, least)
@@ -247,6 +252,8 @@ class Measurements:
         cliques = [(index,) for index in range(len(cells))]
         exact = self.rows.sum(LabelledRows.counts, cliques, bins, len(self.groups))
         noisy = [counting.measure(counts) for counts in exact]
+        for column, codes, table in zip(cells, bins, noisy, strict=True):
+            self._keep([column], [codes], table, counting.scale)
         self._sharpen_groups(noisy, counting.scale)
         spread = counting.scale * math.sqrt(len(self.groups))
         columns = []
@@ -270,6 +277,16 @@ class Measurements:
                 ReleasedColumn(column, weights, bins[index], alone, noisy[index], counting.scale)
             )
         return columns
+
+    def _keep(
+        self, cells: Sequence[Cells], codes: Sequence[IntArray], noisy: FloatArray, scale: float
+    ) -> None:
+        """Keep noisy counts of columns; a last axis that has no column is the target's groups."""
+        if noisy.ndim > len(cells) and self.target is not None:
+            cells, codes = [*cells, self.target.cells], [*codes, self.target.bin_of_cell]
+        shape = noisy.shape[: len(cells)]
+        marginal = NoisyMarginal(tuple(cells), tuple(codes), noisy.reshape(shape), scale)
+        self.marginals.append(marginal)
 
     def _sharpen_groups(self, noisy: Sequence[FloatArray], scale: float) -> None:
         """Estimate the groups from all columns' counts together with the target's own."""
@@ -377,6 +394,7 @@ class Measurements:
         for index, ((a, b), counts, part) in enumerate(zip(pairs, exact, parts, strict=True)):
             sums = self.sums(name, sensitivity=HISTOGRAM_MOVES, part=float(part))
             noisy = sums.measure(counts)
+            self._keep([columns[a].cells, columns[b].cells], maps[index], noisy, sums.scale)
             first, second = (
                 np.bincount(codes, columns[column].weights, size).astype(np.float64)
                 for codes, column, size in zip(maps[index], (a, b), noisy.shape, strict=True)

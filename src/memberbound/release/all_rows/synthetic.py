@@ -40,6 +40,7 @@ from memberbound.release.all_rows.measurements import (
     budget_shares,
     is_large,
 )
+from memberbound.release.all_rows.noisy_marginals import NoisyMarginal
 from memberbound.release.all_rows.private_columns import (
     MOST_LABELS,
     look_coordinates,
@@ -84,6 +85,8 @@ class SyntheticTable:
     budget: Budget
     records: int
     eta: float
+    #: Noisy counts as they were measured.
+    marginals: tuple[NoisyMarginal, ...] = ()
 
     @property
     def certificate_(self) -> Certificate:
@@ -240,6 +243,7 @@ def fit_synthetic(
         budget=budget,
         records=count,
         eta=float(eta),
+        marginals=tuple(measuring.marginals),
     )
 
 
