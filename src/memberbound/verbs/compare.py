@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 from memberbound.answers import INTERNAL, Answer, EstimateOf, Lower, Sided, Upper, computed
-from memberbound.declarations import Option, Several
+from memberbound.declarations import Option
 from memberbound.games import SubsetGame
 from memberbound.quantities import Mark, marked, vacuous
 from memberbound.report import words
@@ -184,7 +184,7 @@ def compare(
     before: Annotated[object, Option("file", metavar="BEFORE")],
     after: Annotated[object, Option("file", metavar="AFTER")],
     *,
-    earlier: Several | None = None,
+    earlier: Annotated[Sequence[str], Option("several", metavar="NAME", web=False)] | None = None,
 ) -> Comparison:
     """Compare two reports: what was found before and after, and what else changed.
 

@@ -79,9 +79,9 @@ class LedgerState(Answer):
 
 
 def ledger(
-    file: Annotated[Any, Option("file", metavar="FILE", web=False)],
+    file: Annotated[Any, Option("file", metavar="FILE")],
     *,
-    limit_eta: Annotated[float, Option("number", metavar="H")] | None = None,
+    limit_eta: Annotated[float, Option("number", metavar="H", web=False)] | None = None,
 ) -> LedgerState:
     """Show what all releases about the same people guarantee together, and the budget left.
 

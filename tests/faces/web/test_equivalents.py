@@ -13,6 +13,7 @@ from memberbound.faces.command_line import names as split_names
 from memberbound.faces.command_line import verb_named
 from memberbound.faces.web import schemas
 from memberbound.faces.web.child import JOBS, outputs_of
+from memberbound.faces.web.labels import LABELS
 from web.conftest import COMMAND
 
 
@@ -114,7 +115,8 @@ def test_every_option_is_one_of_the_command_line():
             flags = [word for word in words[3:] if word.startswith("--")]
             assert set(flags) <= known, (verb, name)
             # Files stand before the options.
-            assert words[2] == "x" if kind == "files" else len(flags) >= 2, (verb, name)
+            first = verb_named(verb).by_name[name].positional
+            assert words[2] == "x" if first else len(flags) >= 2, (verb, name)
 
 
 def test_the_command_and_the_python_give_the_same_answer(tmp_path, people, monkeypatch):
@@ -133,3 +135,9 @@ def test_the_command_and_the_python_give_the_same_answer(tmp_path, people, monke
     assert isinstance(result, memberbound.Certification)
     assert json.loads(ran.stdout) == json.loads(json.dumps(result.to_dict()))
     assert "Whatever is trained on" in printed.getvalue()
+
+
+def test_every_argument_has_a_label_for_people():
+    names = {p.name for verb in JOBS for p in schemas.web_parameters(verb_named(verb))}
+    assert names - set(LABELS) == set()
+    assert set(LABELS) - names == set()

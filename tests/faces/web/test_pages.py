@@ -17,6 +17,7 @@ import memberbound
 from conftest import listened
 from memberbound.faces.command_line import verb_named
 from memberbound.faces.web.child import JOBS
+from memberbound.faces.web.labels import label
 from memberbound.faces.web.schemas import web_parameters
 from memberbound.quantities import marked
 from report.sample import sample
@@ -159,10 +160,17 @@ def test_explain_gives_the_numbers_of_the_command_line(visit: Open, tmp_path: Pa
     assert scope["result"].to_dict() == saved
 
 
-def test_study_opens_first(visit: Open) -> None:
+def test_the_first_page_has_doors_that_lead_to_pages(visit: Open) -> None:
     page = visit("")
-    assert page.locator(".page").get_attribute("data-page") == "study"
-    assert page.locator("#pages a").first.inner_text() == "Study"
+    assert page.locator(".page").get_attribute("data-page") == "home"
+    assert page.locator("#pages a").first.inner_text() == "Start"
+    doors = [link.get_attribute("href") for link in page.locator(".doors a").element_handles()]
+    assert len(doors) == 9
+    assert page.locator(".doors section").count() == 3
+    pages = {link.get_attribute("href") for link in page.locator("#pages a").element_handles()}
+    assert set(doors) <= pages
+    page.locator(".doors a").last.click()
+    page.locator(".page[data-page=compare]").wait_for()
 
 
 def test_explain_finds_the_setting_and_the_link_shares_it(visit: Open) -> None:
@@ -459,7 +467,7 @@ def test_every_argument_of_every_verb_has_a_field(turn: Open, table: Path) -> No
         panels = page.locator(".upload .button").all_inner_texts()
         for parameter in web_parameters(verb):
             if parameter.kind in ("file", "files", "points"):
-                assert parameter.name.replace("_", " ").capitalize() in panels
+                assert label(parameter.name) in panels
             elif parameter.name in ("columns", "roles"):
                 assert page.locator("fieldset.columns").is_visible()
             else:
@@ -618,6 +626,7 @@ def test_study_from_file_to_report(visit: Open, tmp_path: Path) -> None:
 # --- All pages ----------------------------------------------------------------------------------
 
 PLACES = {
+    "home": "/home",
     "explain": "/explain?epsilon=8&delta=1e-5",
     "choose": "/explain?mode=choose&notion=sgd&sample_rate=0.01&steps=100&scale=log",
     **{name: f"/{name}" for name in JOBS},

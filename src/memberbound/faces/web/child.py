@@ -97,7 +97,7 @@ _QUESTIONS: dict[str, Callable[[Keywords], dict[str, Any]]] = {
 SendProgress = Callable[[int, int | None, str], None]
 
 #: Verbs that do not run as jobs: quick questions, and work on the user's own files.
-_NO_JOBS = {"explain", "compare", "export", "ledger", "predict", "reproduce", "theorems", "serve"}
+_NO_JOBS = {"explain", "export", "predict", "reproduce", "theorems", "serve"}
 #: Verbs that run as jobs, each in its own process.
 JOBS = tuple(name for name in VERBS if name not in _NO_JOBS)
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from memberbound.declarations import Keywords, Kind, Parameter, Verb, function_name
 from memberbound.faces.command_line import join_names, verb_named
 from memberbound.faces.web.child import JOBS
+from memberbound.faces.web.labels import label
 from memberbound.learners.names import LEARNERS
 
 # ── Request options of a verb, generated from its declaration ─────────────────────────────────────
@@ -100,6 +101,7 @@ def verb_form(verb: Verb) -> dict[str, object]:
     arguments = [
         {
             "name": p.name,
+            "label": label(p.name),
             "kind": p.kind,
             "group": p.group,
             "required": p.required,
@@ -135,14 +137,16 @@ def equivalent(verb: Verb, table: str | None, options: Keywords) -> dict[str, st
     words = ["memberbound", verb.name]
     if table is not None:
         words.append(f"./{table}" if table.startswith("-") else table)
-    notes = ""
+    notes, positional = "", list[str]()
     arguments = [] if table is None else [repr(table)]
-    for name, value in options.items():
+    # Positional ones in the order of the declaration, the others as they were given.
+    order = [p.name for p in verb.parameters if p.positional and p.name in options]
+    for name in dict.fromkeys([*order, *options]):
+        parameter, value = verb.by_name[name], options[name]
         if value is None:
             continue
-        parameter = verb.by_name[name]
-        if parameter.kind == "files":
-            words.insert(2, str(value))
+        if parameter.positional:
+            positional.append(str(value))
         elif parameter.kind in _INLINE and not isinstance(value, str):
             notes += f"# {_INLINE[parameter.kind].format(name)}\n"
             words += [parameter.flag, f"{name}.csv"]
@@ -151,7 +155,8 @@ def equivalent(verb: Verb, table: str | None, options: Keywords) -> dict[str, st
         arguments.append(f"{name}={value!r}")
     call = f"memberbound.{function_name(verb.name)}({', '.join(arguments)})"
     python = f"import memberbound\n\nresult = {call}\nprint(result.summary())\n"
-    return {"command": notes + shlex.join([*words, "--json"]), "python": python}
+    command = [*words[:2], *positional, *words[2:], "--json"]
+    return {"command": notes + shlex.join(command), "python": python}
 
 
 def _format_argument(parameter: Parameter, value: object) -> list[str]:

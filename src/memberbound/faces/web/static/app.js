@@ -4,11 +4,12 @@ import { get } from "./api.js";
 import { declarations } from "./arguments.js";
 import { element, fill } from "./dom.js";
 import * as explain from "./page-explain.js";
+import * as home from "./page-home.js";
 import * as study from "./page-study.js";
 import { pageOf } from "./page-verb.js";
 
 /** Pages of their own; every other verb has one that is made from its declaration. */
-const OWN = { study, explain };
+const OWN = { home, study, explain };
 let pages = OWN;
 const main = document.getElementById("content");
 let close = null;
@@ -16,7 +17,7 @@ let opened = "";
 
 function open() {
   const { page, values } = read();
-  const name = Object.hasOwn(pages, page) ? page : "study";
+  const name = Object.hasOwn(pages, page) ? page : "home";
   const chosen = pages[name];
   close?.();
   if (name === page) left[name] = location.hash;

@@ -72,7 +72,7 @@ function options({ kind, choices, required }) {
 export function field(form, argument) {
   const { field: kind, hint, rows } = KINDS[argument.kind];
   return form[kind](argument.name, {
-    label: words(argument.name),
+    label: argument.label,
     help: argument.help,
     placeholder: argument.default === null ? hint : String(argument.default),
     options: options(argument),

@@ -48,7 +48,7 @@ function open(root, given, name, verb) {
     state,
     legend: "Columns to use",
     hint: "or drop a CSV, Excel, Parquet, Stata, SPSS or SAS file here: one record per row. It stays on this machine.",
-    aims: columned.map((each) => ({ ...each, label: words(each.name) })),
+    aims: columned.map((each) => (each)),
     changed,
     example: madeUpPeople,
     chooses,
@@ -58,7 +58,7 @@ function open(root, given, name, verb) {
     uploads.map((each) => [
       each.name,
       new FilePanel({
-        title: words(each.name),
+        title: each.label,
         hint: each.help,
         accept: `${TABLES},${MODELS}`,
         chosen: (chosen) => {
@@ -72,7 +72,7 @@ function open(root, given, name, verb) {
   function changed() {
     const needed = [
       ...(verb.table === "required" && !source.file ? ["a table"] : []),
-      ...uploads.filter((each) => each.required && !state[each.name]).map((each) => words(each.name).toLowerCase()),
+      ...uploads.filter((each) => each.required && !state[each.name]).map((each) => each.label),
     ];
     start.disabled = needed.length > 0;
     missing.hidden = needed.length === 0;
