@@ -114,10 +114,8 @@ _FUNCTION_SCALES = 4.0
 _LEAST_SHARE = 1e-4
 #: A table of steps with this share of the records in every row's largest cell is a step function.
 _PURE = 0.95
-#: Rounds of raking, and the largest total variation that they may leave in the sums of a table.
-_RAKINGS, _MISFIT = 30, 0.02
-#: … unless one column predicts this share of what the other's most frequent value does not.
-_FUNCTION_EXPLAINS = 0.8
+#: Rounds of raking, and the total variation that they may leave in the sums of a table at least.
+_RAKINGS, LEAST_MISFIT = 30, 0.02
 #: Shares of independence that are mixed into a table with too many empty cells, one by one.
 _MIXED_SHARES = (1e-4, 1e-3, 1e-2, 0.1)
 
@@ -219,14 +217,18 @@ def _equal_runs(mass: FloatArray, most: int, least: float) -> IntArray:
     return np.concatenate([[0], np.cumsum(np.diff(np.floor(middle * most)) > 0)])
 
 
-def rake(table: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray:
+def rake(
+    table: FloatArray, rows: FloatArray, columns: FloatArray, misfit: float = LEAST_MISFIT
+) -> FloatArray:
     """Rake a table to these row and column sums (iterative proportional fitting).
 
-    Cells of 0 stay empty unless the sums cannot be reached without them and the table is not
-    nearly a function: then independence is mixed in, as little as suffices.
+    Cells of 0 stay empty unless the sums of rows stay further than ``misfit`` (total variation)
+    without them: then independence is mixed in, as little as suffices.
 
     Examples:
         >>> rake(np.eye(2), np.array([70.0, 30.0]), np.array([60.0, 40.0])).round().tolist()
+        [[60.0, 10.0], [0.0, 30.0]]
+        >>> rake(np.eye(2), np.array([70.0, 30.0]), np.array([60.0, 40.0]), 0.2).round().tolist()
         [[60.0, 0.0], [0.0, 40.0]]
     """
     total = max(float(rows.sum()), 1e-9)
@@ -238,19 +240,9 @@ def rake(table: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray
         for _ in range(_RAKINGS):
             fitted = fitted * (rows / np.maximum(fitted.sum(axis=1), 1e-12))[:, None]
             fitted = fitted * (columns / np.maximum(fitted.sum(axis=0), 1e-12))[None, :]
-        misfit = float(np.abs(fitted.sum(axis=1) - rows).sum()) / (2 * total)
-        if misfit <= _MISFIT or _is_nearly_function(fitted):
+        if np.abs(fitted.sum(axis=1) - rows).sum() <= 2 * misfit * total:
             break
     return fitted
-
-
-def _is_nearly_function(table: FloatArray) -> bool:
-    """Tell whether the column of more values (nearly) determines the other one."""
-    filled = [int(np.count_nonzero(table.sum(axis=axis) > 0)) for axis in (1, 0)]
-    axis = int(filled[0] >= filled[1])
-    total, usual = float(table.sum()), float(table.sum(axis=1 - axis).max())
-    explained = float(table.max(axis=axis).sum()) - usual
-    return explained > _FUNCTION_EXPLAINS * max(total - usual, 1e-9)
 
 
 def estimate_pair(
@@ -261,6 +253,7 @@ def estimate_pair(
     columns: FloatArray,
     *,
     by_row: bool = True,
+    misfit: float = LEAST_MISFIT,
 ) -> FloatArray:
     """Estimate consistent counts of a pair from noisy and expected counts.
 
@@ -276,7 +269,7 @@ def estimate_pair(
     empty |= _outside_a_function(noisy, expected, scale) | (expected <= 0)
     shrunk = np.where(empty, -math.inf, expected + weight * distance)
     table = project(shrunk, float(rows.sum())) + _LEAST_SHARE * np.where(empty, 0.0, expected)
-    return rake(table + 1e-12 * ~empty, rows, columns)
+    return rake(table + 1e-12 * ~empty, rows, columns, misfit)
 
 
 def estimate_steps(
@@ -284,7 +277,9 @@ def estimate_steps(
     scale: float,
     weights: FloatArray,
     columns: FloatArray,
+    *,
     spread: float,
+    misfit: float = LEAST_MISFIT,
 ) -> FloatArray:
     """Estimate consistent counts of a pair with an ordered column as rows.
 
@@ -295,7 +290,8 @@ def estimate_steps(
 
     Examples:
         >>> noisy = np.array([[10.0, 0], [9, 1], [11, -1], [0, 10], [1, 9]])
-        >>> table = estimate_steps(noisy, 1.0, np.full(5, 10.0), np.array([30.0, 20.0]), 1.0)
+        >>> sums = np.full(5, 10.0), np.array([30.0, 20.0])
+        >>> table = estimate_steps(noisy, 1.0, *sums, spread=1.0)
         >>> table.round().tolist()
         [[10.0, 0.0], [10.0, 0.0], [10.0, 0.0], [0.0, 10.0], [0.0, 10.0]]
     """
@@ -323,8 +319,9 @@ def estimate_steps(
         end = first
     runs = _function_runs(table)
     if runs:
+        misfit = 1.0
         table = _align_cuts(noisy, (scale, spread), weights, columns, runs)
-    return rake(table + 1e-9 * (table > 0), weights, columns)
+    return rake(table + 1e-9 * (table > 0), weights, columns, misfit)
 
 
 def _function_runs(table: FloatArray) -> list[int]:

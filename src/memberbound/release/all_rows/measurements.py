@@ -24,6 +24,7 @@ from memberbound.release.all_rows.label_model import (
     score_cuts,
 )
 from memberbound.release.all_rows.marginals import (
+    LEAST_MISFIT,
     IntArray,
     LabelledRows,
     ReleasedColumn,
@@ -82,6 +83,8 @@ _CODE_SCALES = 10.0
 _MOST_CODES = 20
 #: … It is estimated by steps, where one column has this many times as many values.
 _STEP_ROWS = 3
+#: Empty cells of a pair stay empty if its sums are off by no more than this many times the noise.
+_MISFIT_SCALES = 2.5
 #: Expected distance of a pair from the truth, as a share of the records, that sets its blocks.
 _PAIR_ERROR = 0.15
 #: Other and missing values of the target are a group from this many noise scales on.
@@ -140,6 +143,19 @@ def is_large(cells: Cells) -> bool:
 def _diversity(counts: FloatArray) -> float:
     """Return the probability that two records differ (Gini and Simpson)."""
     return float(1.0 - np.square(counts / max(counts.sum(), 1e-9)).sum())
+
+
+def _explain_misfit(spreads: Sequence[float], sums: Sequence[FloatArray]) -> float:
+    """Return the total variation of a table's sums that noise in the one-way counts explains.
+
+    ``spreads`` are the noise scales of the two columns' counts; that of fewer values counts.
+    """
+    prices = [
+        noise_price(spread, int(np.count_nonzero(counts)))
+        for spread, counts in zip(spreads, sums, strict=True)
+    ]
+    share = min(prices) / max(float(sums[0].sum()), 1.0)
+    return max(_MISFIT_SCALES * share, LEAST_MISFIT)
 
 
 def _most_distant(table: FloatArray) -> float:
@@ -400,17 +416,22 @@ class Measurements:
                 for codes, column, size in zip(maps[index], (a, b), noisy.shape, strict=True)
             )
             spreads = [columns[c].scale * math.sqrt(columns[c].noisy.shape[1]) for c in (a, b)]
+            misfit = _explain_misfit(spreads, (first, second))
             if predicted:
                 table = estimate_pair(
-                    noisy, predicted[index], sums.scale, first, second, by_row=False
+                    noisy, predicted[index], sums.scale, first, second, by_row=False, misfit=misfit
                 )
             elif _are_steps(columns[a], maps[index][0], noisy.shape):
-                table = estimate_steps(noisy, sums.scale, first, second, spreads[1])
+                table = estimate_steps(
+                    noisy, sums.scale, first, second, spread=spreads[1], misfit=misfit
+                )
             elif _are_steps(columns[b], maps[index][1], noisy.shape[::-1]):
-                table = estimate_steps(noisy.T, sums.scale, second, first, spreads[0]).T
+                table = estimate_steps(
+                    noisy.T, sums.scale, second, first, spread=spreads[0], misfit=misfit
+                ).T
             else:
                 expected = np.outer(first, second) / float(self.records)
-                table = estimate_pair(noisy, expected, sums.scale, first, second)
+                table = estimate_pair(noisy, expected, sums.scale, first, second, misfit=misfit)
             if not predicted:
                 self._reconcile(columns, (a, b), table, maps[index])
             tables.append(Pair(a, b, table, maps[index]))
