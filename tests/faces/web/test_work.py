@@ -247,3 +247,12 @@ def test_progress_is_reported_regularly():
         {"done": 1000, "total": 1000, "label": "a"},
         {"done": 0, "total": None, "label": "b"},
     ]
+
+
+def test_a_ledger_and_two_reports_are_read_as_in_python(run, tmp_path):
+    memberbound.ledger(tmp_path / "book.json", limit_eta=0.1)
+    shown = run("ledger", None, file=str(tmp_path / "book.json"))["result"]
+    assert shown == as_json(memberbound.ledger(tmp_path / "book.json"))
+    report = Path(__file__).parents[2] / "report" / "sample.json"
+    asked = {"before": str(report), "after": str(report)}
+    assert run("compare", None, **asked)["result"] == as_json(memberbound.compare(**asked))
