@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import datetime as dt
 import errno
 import functools
 import gzip
 import hashlib
+import importlib.util
 import json
 import math
 import mmap
@@ -41,6 +43,10 @@ R = TypeVar("R")
 Kind = TypeVar("Kind", bound="np.generic")
 
 TABLE_ENDINGS = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")
+#: Endings of tables that are written from memory.
+FRAME_ENDINGS = (*TABLE_ENDINGS, ".xlsx")
+#: Rows of a sheet, one of them with the names.
+_SHEET_ROWS = 2**20
 #: Maximum bytes of a hand-written document.
 _DOCUMENT = 2**24
 #: YAML types that are read as plain text.
@@ -193,6 +199,8 @@ def write_table(
 def table_writer(frame: DataFrame, path: Path) -> Callable[[Path], None]:
     """Return a function that writes a pandas table in the format of the file ending."""
     ending = path.name.lower()
+    if ending.endswith(".xlsx"):
+        return _sheet_writer(frame)
 
     def write(draft: Path) -> None:
         if ending.endswith(".csv.gz"):
@@ -205,6 +213,50 @@ def table_writer(frame: DataFrame, path: Path) -> Callable[[Path], None]:
             frame.to_parquet(draft, index=False)
         else:
             frame.reset_index(drop=True).to_feather(draft)
+
+    return write
+
+
+def check_sheet(out: str | os.PathLike[str] | None, rows: int) -> None:
+    """Refuse a sheet of Excel that could not be written, before any work is done."""
+    if out is None or not os.fspath(out).lower().endswith(".xlsx"):
+        return
+    if rows >= _SHEET_ROWS:
+        raise InputError(
+            f"out must end in .csv or .parquet for {rows} rows: a sheet holds at most "
+            f"{_SHEET_ROWS - 1}."
+        )
+    if importlib.util.find_spec("openpyxl") is None:
+        raise InputError(
+            "out needs openpyxl to end in .xlsx: pip install memberbound[files], or write .csv."
+        )
+
+
+def _sheet_writer(frame: DataFrame) -> Callable[[Path], None]:
+    """Return a function that writes a sheet in which every text is a text, never a formula."""
+    from openpyxl import Workbook
+    from openpyxl.cell import WriteOnlyCell
+    from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+
+    def write(draft: Path) -> None:
+        book = Workbook(write_only=True)
+        book.properties.created = book.properties.modified = dt.datetime(2000, 1, 1)
+        sheet = book.create_sheet("rows")
+        missing = frame.isna().to_numpy()
+        rows = frame.itertuples(index=False, name=None)
+
+        def cell(value: object) -> object:
+            if not isinstance(value, str):
+                item = getattr(value, "item", None)
+                return value if item is None else item()
+            made = WriteOnlyCell(sheet, ILLEGAL_CHARACTERS_RE.sub("", value))
+            made.data_type = "s"  # even if it begins with =
+            return made
+
+        sheet.append([cell(str(name)) for name in frame.columns])
+        for row, absent in zip(rows, missing, strict=True):
+            sheet.append([None if a else cell(v) for v, a in zip(row, absent, strict=True)])
+        book.save(draft)
 
     return write
 

@@ -38,7 +38,7 @@ from memberbound.declarations import (
     Table,
 )
 from memberbound.errors import InputError, whole_number
-from memberbound.files import TABLE_ENDINGS, check_excel_safe, excel_safe_table
+from memberbound.files import FRAME_ENDINGS, check_excel_safe, check_sheet, excel_safe_table
 from memberbound.learners.holdout import (
     find_shortcoming,
     predict_rows,
@@ -311,7 +311,8 @@ def synthesize(
             to at most one, so that a record is a person.
         no_fidelity: leave out the comparison of new with real rows, which takes most of the time.
         progress: called with (stage, done, total) when a stage begins.
-        out: file for the new rows (.csv, .parquet, .arrow); the certificate is written beside it.
+        out: file for the new rows (.csv, .parquet, .arrow, .xlsx), with its certificate beside
+            it.
 
     Command line:
         memberbound synthesize people.csv --target ill --eta 0.05 --out safe.parquet
@@ -330,7 +331,7 @@ def synthesize(
         rows = whole_number("rows", rows, at_least=1)
     seed = insecure_seed
     check_excel_safe(out, excel_safe=excel_safe)
-    guesses = check_request(source, out, TABLE_ENDINGS, force=force, baseline=baseline, seed=seed)
+    guesses = check_request(source, out, FRAME_ENDINGS, force=force, baseline=baseline, seed=seed)
     statements = read_statements(bounds)
     public = read_bounds(statements)
     rules = read_rules(statements, public)
@@ -352,6 +353,7 @@ def synthesize(
         rules.check(records.columns, target, unit, rows or records.rows)
         # New rows are drawn in one batch; the number of persons is not known yet.
         new = records.rows if rows is None and unit is None else rows or 0
+        check_sheet(out, rows or records.rows)
         most = max(size_in_bytes(memory), 2**28) // (_BYTES * len(records.columns))
         if new > most:
             raise InputError(

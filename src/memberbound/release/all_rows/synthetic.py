@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memberbound.files import TABLE_ENDINGS, table_writer
+from memberbound.files import FRAME_ENDINGS, table_writer
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.bounds import Bounds, Categories, read_bounds
@@ -149,7 +149,7 @@ class SyntheticRows:
     @property
     def file_endings(self) -> tuple[str, ...]:
         """The supported file endings."""
-        return TABLE_ENDINGS
+        return FRAME_ENDINGS
 
     def certificate_fields(self) -> dict[str, object]:
         """Return the fields of its certificate."""
