@@ -50,7 +50,7 @@ def test_a_sheet_that_cannot_be_written_is_refused_before_anything_is_spent(tmp_
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(InputError, match="needs openpyxl"):
         memberbound.synthesize(people, **asked)
-    assert memberbound.ledger(book).releases == []
+    assert memberbound.ledger(book).releases == ()
 
 
 def test_synthesize_writes_a_sheet_that_can_be_read_and_verified(tmp_path):
