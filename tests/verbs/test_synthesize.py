@@ -168,7 +168,7 @@ def test_persons():
         ({"unit": "age"}, "unit must be neither"),
         ({"eta": 1e-4}, "at least about"),
         ({"out": "exists.csv"}, "must not exist"),
-        ({"out": "safe.xlsx"}, "must end in"),
+        ({"out": "safe.ods"}, "must end in"),
     ],
 )
 def test_bad_input_writes_nothing(tmp_path, monkeypatch, options, problem):
