@@ -8,7 +8,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from memberbound.curve.base import TradeoffCurve, posterior_upper
+from memberbound.curve.base import TradeoffCurve, posterior_upper, price_exponent
 from memberbound.curve.families import GaussianCurve, LaplaceCurve, SlackCurve
 from memberbound.dp.loss_lattice import ForwardProfile
 
@@ -145,6 +145,18 @@ def test_posteriors_are_from_above():
         assert exact <= found
         if prior > 1e-290:
             assert found <= exact * (1 + F(1, 10**14))
+
+
+def test_logarithms_of_prices_are_from_below():
+    rng = Random(11)
+    for _ in range(300):
+        nu, lam = rng.uniform(0.01, 0.99), rng.choice([1.0, rng.uniform(0.1, 9)])
+        size, dear = price_exponent(nu, lam)
+        gamma = F(nu) / (F(lam) * (1 - F(nu)))
+        with mp.workdps(60):
+            exact = mp.log(mp.mpf(gamma.numerator) / gamma.denominator)
+            assert abs(exact) - mp.mpf("2e-14") <= size <= abs(exact)
+        assert dear == (gamma > 1)
 
 
 def test_profiles_of_laplace_noise_are_from_above():

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from memberbound import protect, summarize, synthesize
+from memberbound.dp import DpSgd
 from memberbound.release import budget as budgets
 from memberbound.release.all_rows import (
     clipping,
@@ -24,6 +25,7 @@ from memberbound.release.all_rows import (
     networks,
     probabilities,
     summaries,
+    text_training,
     training,
 )
 from memberbound.release.all_rows import network_training as networks_training
@@ -36,6 +38,7 @@ from memberbound.release.all_rows.clipping import (
     summand_step,
 )
 from memberbound.release.all_rows.learner_forms import Settings
+from memberbound.release.all_rows.text_budget import TextBudget
 from memberbound.release.all_rows.training import fit_private
 from memberbound.release.budget import CLASS_SLACK, Budget, release_slack
 from memberbound.release.randomness import InsecureSource
@@ -261,10 +264,29 @@ def test_one_record_reaches_a_sum_of_a_sample_once():
     rng = np.random.default_rng(2)
     for clip, rows in zip(rng.uniform(0.1, 3, 100).tolist(), rng.integers(1, 10**6, 100).tolist(),
                           strict=True):  # fmt: skip
-        block = networks_training.BLOCK_ROWS
-        off = rows * F(101, 100) * F(1, 2**53) * ((block + 16) + (-(-rows // block) + 16))
-        exact = F(clip) * (1 + 2 * off)
-        assert exact <= F(networks_training.step_reach(clip, rows)) <= exact * (1 + F(1, 10**13))
+        block, more = networks_training.BLOCK_ROWS, rows + text_training._HALVINGS + 1
+        for found, terms, longest in (
+            (networks_training.step_reach(clip, rows), rows, block),
+            (text_training.record_reach(clip, rows), more, 1),
+        ):
+            off = terms * F(101, 100) * F(1, 2**53) * ((longest + 16) + (-(-terms // longest) + 16))
+            exact = F(clip) * (1 + 2 * off)
+            assert exact <= F(found) <= exact * (1 + F(1, 10**13))
+
+
+def test_the_noise_of_a_step_is_the_multiplier_times_the_reach_from_above():
+    rng = np.random.default_rng(3)
+    for multiplier, clip in rng.uniform(0.3, 9, (100, 2)).tolist():
+        budget = TextBudget(1.0, 0.0, training=DpSgd(multiplier, 1.0, 1))
+        for reach, scale in (
+            (clip, budget.scale_for(clip)),
+            (
+                text_training.record_reach(clip, 50),
+                budget.noise_scale(text_training.TextTraining(1, 1.0, 1.0, 1, 2, clip), 50),
+            ),
+        ):
+            exact = F(multiplier) * F(reach)
+            assert exact <= F(scale) <= exact * (1 + F(1, 2**50))
 
 
 def test_synthetic_tables(paid, monkeypatch):

@@ -104,6 +104,10 @@ class NetworkBudget(Budget):
         assert budget.curve().eta <= eta
         return budget
 
+    def scale_for(self, reach: float) -> float:
+        """Return the noise of a step per coordinate if a record moves its sum by ``reach``."""
+        return up(self.training.noise_multiplier * reach, 2)
+
     def fractions(self) -> dict[str, float]:
         """Return no fractions: DP-SGD does not spend a fraction of μ²."""
         return {}
@@ -325,7 +329,7 @@ def fit_network(
     counts = paid.take("calibrated probabilities", PROBABILITY_SHARE) if code.classes else None
     budget = NetworkBudget.calibrate(eta, paid, settings.sample_rate, settings.steps)
     reach = step_reach(settings.clip, len(records))
-    scale = up(budget.training.noise_multiplier * reach, 2)
+    scale = budget.scale_for(reach)
     weights = known.astype(np.float64)
     rows = TrainingRows(features, codes, weights, records.persons)
     noise = NoisySums(scale, settings.steps * count_trained(module), source, reach)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from memberbound.errors import InputError
 from memberbound.games import NeighbourGame
-from memberbound.numerics.rounding import up
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.networks import NetworkBudget
 from memberbound.release.all_rows.text_training import TextTraining, record_reach
@@ -73,7 +72,7 @@ class TextBudget(NetworkBudget):
 
     def noise_scale(self, training: TextTraining, records: int) -> float:
         """Return the standard deviation of the noise per coordinate of a step's sum."""
-        return up(self.training.noise_multiplier * record_reach(training.clip, records), 2)
+        return self.scale_for(record_reach(training.clip, records))
 
     def describe_steps(self, training: TextTraining, records: int, weights: int) -> TextBudget:
         """Return the budget with the noise of all steps, for the derivation record."""
@@ -104,7 +103,7 @@ class TextBudget(NetworkBudget):
             1.0,
             mu,
             steps.norm,
-            up(2.0 * steps.sensitivity, 1),
+            2.0 * steps.sensitivity,
             steps.steps,
             steps.coordinates,
             steps.noise_scale,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError, fraction, positive, whole_number
-from memberbound.numerics.rounding import FloatArray, up
+from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.clipping import path_sensitivity
 from memberbound.release.all_rows.network_modules import torch_module
 from memberbound.release.all_rows.network_training import (
@@ -135,7 +135,8 @@ def record_reach(clip: float, records: int) -> float:
     ``records`` is public.  A record may be a person: all their gradients are added, then clipped.
     Blocks may hold a single record, and there is one incomplete block for each width.
     """
-    return up(path_sensitivity(clip, records + _HALVINGS + 1, 1) - clip, 4)
+    # Twice the clip is raised by 16 units, of which this subtraction takes one.
+    return path_sensitivity(clip, records + _HALVINGS + 1, 1) - clip
 
 
 def sum_clipped_gradients(
