@@ -37,7 +37,7 @@ def exact_stick(loss, heavy, epsilon):
 
 
 def random_curve(rng, size):
-    loss = np.array([rng.uniform(-3, 3) for _ in range(size)])
+    loss = np.array([rng.gauss(0, 1) * 3.0 ** rng.uniform(-3, 0.5) for _ in range(size)])
     return PolygonCurve(loss, np.array([rng.random() / size for _ in range(size)]))
 
 
@@ -52,6 +52,11 @@ def profiles(rng):
     for spacing, count in ((1e-9, 30), (1e-4, 50), (0.01, 50)):
         epsilon = [spacing * k for k in reversed(range(count))]
         yield epsilon, [(rng.uniform(0, spacing * count), rng.random()) for _ in range(20)]
+    for k in range(11586, 11590):  # many equal steps, rounded alike, and then a large one
+        step = k * 2.0**-40
+        if math.exp(-step) - mp.exp(-mp.mpf(step)) > 0.45 * 2.0**-53:
+            epsilon = [1 + step * j for j in reversed(range(201))]
+            yield [*epsilon, 0.0], [(1.5, 0.3), (1.0, 0.01)]
     for _ in range(30):  # among the smallest doubles
         epsilon = sorted((rng.uniform(0, 4) for _ in range(3)), reverse=True)
         yield [*epsilon, 0.0], [(rng.uniform(0, 5), rng.randint(1, 30) * LEAST) for _ in range(4)]
@@ -280,3 +285,19 @@ def test_the_summary_holds_exactly_at_corners_and_lines():
             for epsilon in [0.0, *(x for x in side[::every] if 0 < x < math.inf)]:
                 gap = gaussian_stick(mu, epsilon) - exact_stick(side, heavy, epsilon)
                 assert gap <= room * (1 + mp.exp(mp.mpf(epsilon)))
+
+
+def test_the_summary_of_two_outcomes_pays_for_its_quantiles():
+    """So near to blind guessing that the regret is the 1e-5 that a corner needs, and rounding."""
+    rng = Random(12)
+    seen = 0
+    for _ in range(200):
+        slope = rng.uniform(4.5e-5, 8e-5)
+        curve = PolygonCurve(np.array([slope, -slope]), np.full(2, 1 / (1 + math.exp(-slope))))
+        mu, regret = gaussian_summary(curve)
+        if curve.vertices[0][-1] == curve.vertices[1][-1] == 1.0 and mu > 0 and regret < 1.0001e-5:
+            room, tpr = mp.mpf(regret), mp.mpf(float(curve.heavy[0]))
+            fpr = tpr * mp.exp(-mp.mpf(slope))
+            assert tpr - room <= normal(quantile(fpr + room) + mp.mpf(mu))
+            seen += 1
+    assert seen > 50
