@@ -239,6 +239,19 @@ def test_symmetrised_has_the_corner_where_the_directions_cross():
             assert larger <= both.delta(epsilon, side) <= larger + 1e-13
 
 
+def test_symmetrised_is_no_larger_than_its_lines():
+    """Near slope 1 a gap between lines of the size of rounding would leave room for any rate."""
+    rng = np.random.default_rng(13)
+    for size in (2, 3, 5, 30):
+        laws = [rng.dirichlet(np.ones(size)).tolist() for _ in range(2)]
+        curve = PolygonCurve.from_masses(*laws)
+        both, grid = curve.symmetrised(), np.linspace(0, 4, 50)
+        larger = np.array([curve.delta(epsilon) for epsilon in grid.tolist()])
+        for rate in (0.01, 0.3, 0.5, 0.9):
+            heights = [larger + np.exp(grid) * rate, 1 - (1 - rate - larger) * np.exp(-grid)]
+            assert both.tpr(rate) <= np.min(heights) + 1e-12
+
+
 def test_a_curve_dominates_itself_without_tolerance():
     for curve in (GaussianCurve(0.7), PolygonCurve.from_masses([0.75, 0.25], [0.25, 0.75])):
         assert curve.dominates(curve, tolerance=0.0)

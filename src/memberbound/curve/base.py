@@ -235,6 +235,7 @@ class TradeoffCurve(ABC):
             return self
         knots = np.unique(np.append(np.abs(self.knots()), 0.0))
         gap = self._profile(knots, forward=True) - self._profile(knots, forward=False)
+        gap[0] = 0.0  # at ε = 0 both are the advantage, and rounding is no crossing
         # If the two profiles cross, their maximum has a corner that neither of them has.
         first = np.flatnonzero(gap[:-1] * gap[1:] < 0)
         share = gap[first] / (gap[first] - gap[first + 1])
