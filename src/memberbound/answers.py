@@ -187,9 +187,9 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, Iterable) else str(value)
 
 
-def _dictionary(value: Any) -> dict[str, Any]:
+def _dictionary(value: Any) -> dict[str, object]:
     """Return the keys of a dataclass with their values."""
-    result: dict[str, Any] = {}
+    result: dict[str, object] = {}
     for key in _declared_keys(cast("Any", type(value))):
         item = plain(getattr(value, key.name))
         if key.inline:
@@ -283,12 +283,12 @@ class Answer:
         return common | _dictionary(self)
 
     @classmethod
-    def json_schema(cls) -> dict[str, Any]:
+    def json_schema(cls) -> dict[str, object]:
         """Return the JSON Schema of the dictionary, with the ``side`` of every number."""
         from pydantic import TypeAdapter
 
         schema = TypeAdapter(_json_type(cls)).json_schema()
-        text: dict[str, Any] = {"type": "string"}
+        text: dict[str, object] = {"type": "string"}
         texts = {"type": "array", "items": text}
         common = {
             "command": {"const": cls.VERB},

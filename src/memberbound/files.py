@@ -143,9 +143,9 @@ def read_document(
         raise InputError(f"{name} must be {kind}, got {file.name!r}: {first}.") from None
 
 
-def _without_repeats(pairs: list[tuple[Any, object]]) -> dict[Any, object]:
+def _without_repeats(pairs: list[tuple[Any, object]]) -> dict[object, object]:
     """Return the pairs as a mapping; refuse duplicate keys."""
-    mapping: dict[Any, object] = {}
+    mapping: dict[object, object] = {}
     for name, value in pairs:
         if name in mapping:
             raise ValueError(f"{name!r} is given twice")

@@ -30,11 +30,11 @@ class ProcessSetting(AbstractContextManager[None]):
         True
     """
 
-    def __init__(self, make: Callable[[], AbstractContextManager[Any]]) -> None:
+    def __init__(self, make: Callable[[], AbstractContextManager[object]]) -> None:
         self._make = make
         self._lock = threading.Lock()
         self._inside = 0
-        self._made: AbstractContextManager[Any] | None = None
+        self._made: AbstractContextManager[object] | None = None
 
     def __enter__(self) -> None:
         with self._lock:
@@ -59,9 +59,9 @@ def _without_warnings() -> Iterator[None]:
         yield
 
 
-def _one_thread_each() -> AbstractContextManager[Any]:
+def _one_thread_each() -> AbstractContextManager[object]:
     # Modules load libraries, so search again only after another module was imported.
-    limited: AbstractContextManager[Any] = _libraries(len(sys.modules)).limit(limits=1)
+    limited: AbstractContextManager[object] = _libraries(len(sys.modules)).limit(limits=1)
     return limited
 
 

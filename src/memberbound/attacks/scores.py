@@ -175,20 +175,37 @@ class AttackAudit:
     access: str | None = None
     notes: tuple[str, ...] = ()
 
-    def to_dict(self, *, proved: bool = True) -> dict[str, object]:
+    def to_dict(self, *, proved: bool = True) -> AttackFields:
         """Return the contract's fields, without interval ends if nothing is proved."""
 
         def fields(bound: AuditBound | None) -> IntervalFields | None:
             return None if bound is None else interval_fields(bound, proved=proved)
 
-        counts = {"members": self.members, "non_members": self.non_members, "access": self.access}
-        return {
+        result: AttackFields = {
             "auc": fields(self.auc),
-            "advantage": fields(self.advantage),
+            "advantage": interval_fields(self.advantage, proved=proved),
             "accuracy": fields(self.accuracy),
             "tpr_at_fpr": {rate: fields(bound) for rate, bound in self.tpr_at_fpr.items()},
-            **{name: value for name, value in counts.items() if value is not None},
         }
+        if self.members is not None:
+            result["members"] = self.members
+        if self.non_members is not None:
+            result["non_members"] = self.non_members
+        if self.access is not None:
+            result["access"] = self.access
+        return result
+
+
+class AttackFields(TypedDict, total=False):
+    """Results of one attack; the keys present depend on the target of the audit."""
+
+    auc: IntervalFields | None
+    advantage: IntervalFields
+    accuracy: IntervalFields | None
+    tpr_at_fpr: dict[str, IntervalFields | None]
+    members: int
+    non_members: int
+    access: str
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

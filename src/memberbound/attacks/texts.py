@@ -81,7 +81,7 @@ def coins(documents: DataFrame) -> BoolArray:
     return membership(documents["member"])
 
 
-def _lines(path: Path, column: str, name: str) -> list[dict[str, Any]]:
+def _lines(path: Path, column: str, name: str) -> list[dict[str, object]]:
     check_input(path, name)
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from textwrap import TextWrapper
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from memberbound.quantities import NO_GUARANTEE, NO_LEAK, Kind
 
@@ -80,7 +80,7 @@ def wrap_text(text: str, width: int) -> str:
     return "\n".join(lines)
 
 
-def blocks(text: str, *, measures: bool) -> list[dict[str, Any]]:
+def blocks(text: str, *, measures: bool) -> list[dict[str, object]]:
     r"""Split a summary into tables and paragraphs, for a page.
 
     A paragraph has one cell per row; a table of more than two columns begins with its heads.  A

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from memberbound.errors import InputError, import_optional
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from torch.nn import Module
 
 CONFIG_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
@@ -34,7 +35,7 @@ def is_adapter(folder: str | Path) -> bool:
     return (Path(folder) / CONFIG_FILE).is_file()
 
 
-def read_adapter(folder: str | Path, name: str) -> tuple[dict[str, Any], Mapping[str, Any]]:
+def read_adapter(folder: str | Path, name: str) -> tuple[dict[str, Any], Mapping[str, Tensor]]:
     """Return the configuration and the tensors of an adapter folder."""
     path = Path(folder)
     weights = path / WEIGHTS_FILE

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,7 +18,13 @@ from memberbound.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
+    from torch import Tensor
+    from torch.nn import Module
+    from transformers import PreTrainedTokenizerBase
 
+#: A causal language model and its tokenizer.
+LanguageModel = tuple["Module", "PreTrainedTokenizerBase"]
 #: Tokens per batch.
 _BATCH_TOKENS = 4096
 #: Maximum context length; longer documents are split into pieces with separate contexts.
@@ -50,7 +56,7 @@ def check_folder(folder: str | Path, name: str) -> Path:
     return path
 
 
-def load_language_model(folder: str | Path, name: str) -> tuple[Any, Any]:
+def load_language_model(folder: str | Path, name: str) -> LanguageModel:
     """Load a causal language model and its tokenizer."""
     path = check_folder(folder, name)
     try:
@@ -76,8 +82,8 @@ def load_language_model(folder: str | Path, name: str) -> tuple[Any, Any]:
 
 
 def token_table(
-    lm: tuple[Any, Any],
-    base: tuple[Any, Any] | None,
+    lm: LanguageModel,
+    base: LanguageModel | None,
     texts: Sequence[str],
     member: Sequence[bool],
     progress: Progress | None = None,
@@ -126,7 +132,7 @@ def token_table(
                 progress(done, total)
 
 
-def _context(model: Any, base: tuple[Any, Any] | None) -> int:
+def _context(model: Module, base: LanguageModel | None) -> int:
     limits = [_LONGEST]
     for each in (model, *(() if base is None else (base[0],))):
         limit = getattr(each.config, "max_position_embeddings", None) or getattr(
@@ -137,7 +143,7 @@ def _context(model: Any, base: tuple[Any, Any] | None) -> int:
 
 
 def _pieces(
-    tokenizer: Any, texts: Sequence[str], context: int
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], context: int
 ) -> Iterator[tuple[int, int, list[int]]]:
     """Yield (document, position of its first scored token, tokens), cut to the context."""
     start = tokenizer.bos_token_id
@@ -170,7 +176,7 @@ def _groups(pieces: list[tuple[int, int, list[int]]]) -> Iterator[list[tuple[int
         yield group
 
 
-def _statistics(model: Any, ids: Any, mask: Any) -> dict[str, Any]:
+def _statistics(model: Module, ids: Tensor, mask: Tensor) -> dict[str, NDArray[np.generic]]:
     """Return the model's statistics of every token but the first: (row, token) arrays."""
     import torch
 

@@ -48,6 +48,7 @@ from memberbound.release.noise import (
     snap_to_grid,
 )
 from memberbound.release.randomness import SECURE, RandomSource
+from memberbound.release.record import DerivationRecord, MeasurementRecord
 
 #: Points at which answers report the curve.
 _READ_FPR = (0.1, 0.01, 0.001)
@@ -91,7 +92,7 @@ _ASSUMPTIONS = (
 _SEEDED = "The noise comes from a seed: there is no protection from anyone who may know it."
 
 
-def household_accuracy(record: Mapping[str, Any], members: int = 4) -> float | None:
+def household_accuracy(record: DerivationRecord, members: int = 4) -> float | None:
     """Return the largest accuracy of an attack on a household, from a derivation record.
 
     Edge cases: None where steps sample records.
@@ -231,7 +232,7 @@ class BudgetShare:
         )
 
     @classmethod
-    def from_measurement(cls, fields: Mapping[str, Any]) -> BudgetShare:
+    def from_measurement(cls, fields: MeasurementRecord) -> BudgetShare:
         """Return the spent share that a stored measurement describes."""
         share = cls(fields["name"], positive("mu", fields["mu"]))
         if (scale := fields["noise_scale"]) is not None:

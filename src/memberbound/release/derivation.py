@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from memberbound.answers import Given, Upper, plain
 from memberbound.curve.base import TradeoffCurve
@@ -96,7 +95,7 @@ class Derivation:
     sampled: tuple[SampledSteps, ...]
     theorems: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON-ready fields, in a fixed order."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {"format": FORMAT, **plain(fields)}
@@ -165,7 +164,7 @@ def canonical_json(value: object) -> bytes:
     return text.encode("ascii")
 
 
-def seal(certificate: Mapping[str, Any]) -> str:
+def seal(certificate: Mapping[str, object]) -> str:
     """Return the SHA-256 of a certificate's canonical JSON, less the seal and what it replaces."""
     kept = {key: value for key, value in certificate.items() if key not in (SEAL, REPLACES)}
     return json_digest(kept)

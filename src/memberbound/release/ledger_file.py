@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -368,15 +369,23 @@ def ledger_entry(
 
     yield reserve
     if file_path is not None and reserved:
-        done: dict[str, Any] = {"state": "released", "out": None if out is None else str(out)}
-        if out is not None and Path(out).is_file():
-            done["release_sha256"] = file_digest(Path(out))
+        confirm = _confirmation(out)
         _update(
             file_path,
             lambda book: tuple(
-                replace(entry, **done) if entry.id in reserved else entry for entry in book.releases
+                confirm(entry) if entry.id in reserved else entry for entry in book.releases
             ),
         )
+
+
+def _confirmation(out: str | os.PathLike[str] | None) -> Callable[[LedgerEntry], LedgerEntry]:
+    """Hash the written file; return a function that records it in an entry."""
+    if out is None:
+        return partial(replace, state="released", out=None)
+    written = partial(replace, state="released", out=str(out))
+    if not Path(out).is_file():
+        return written
+    return partial(written, release_sha256=file_digest(Path(out)))
 
 
 def _update(path: Path, change: Callable[[Ledger], tuple[LedgerEntry, ...]]) -> None:
@@ -438,10 +447,10 @@ def _refuse_unsafe(path: Path) -> None:
         raise InputError(f"ledger must be writable, got {str(path)!r}, which is read-only.")
 
 
-def read_entry(content: Any) -> LedgerEntry:
+def read_entry(content: Mapping[str, Any]) -> LedgerEntry:
     """Return an entry of a ledger file."""
     # Ledgers of earlier versions name neither the table nor the entry before.
-    known = {"table": None, "previous": None, "release_sha256": None} | content
+    known = {"table": None, "previous": None, "release_sha256": None, **content}
     entry = LedgerEntry(**{field.name: known[field.name] for field in fields(LedgerEntry)})
     if entry.state not in get_args(EntryState):
         raise ValueError(f"unknown state {entry.state!r}")
@@ -455,7 +464,7 @@ def read_entry(content: Any) -> LedgerEntry:
     return entry
 
 
-def _number(value: Any) -> float:
+def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"expected a number, got {value!r}")
     return float(value)

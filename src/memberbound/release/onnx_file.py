@@ -361,7 +361,9 @@ def _text_column(code: ColumnCode, look_up: Callable[[Values], FloatArray]) -> _
     return _Texts(code.name, labels, look_up(Values.of([*labels, unknown], code.form)))
 
 
-def _outputs(model: PrivateModel, scores: _Value, taken: set[str]) -> dict[str, Any]:
+def _outputs(
+    model: PrivateModel, scores: _Value, taken: set[str]
+) -> dict[str, tuple[np.dtype[Any], list[int | None]]]:
     """Add the outputs: ``prediction`` and, for classes, ``probabilities`` or ``scores``.
 
     Return the type and the shape of each output.

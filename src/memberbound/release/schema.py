@@ -20,23 +20,23 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _is_kind(value: Any, kinds: str | list[str]) -> bool:
+def _is_kind(value: object, kinds: str | list[str]) -> bool:
     listed = [kinds] if isinstance(kinds, str) else kinds
     known = (isinstance(value, _KINDS[kind]) and _true_kind(value, kind) for kind in listed)
     return any(known)
 
 
-def _true_kind(value: Any, kind: str) -> bool:
+def _true_kind(value: object, kind: str) -> bool:
     if kind == "integer" and isinstance(value, float):
         return value.is_integer()
     return kind == "boolean" or not isinstance(value, bool)
 
 
-def _has_size(value: Any) -> bool:
+def _has_size(value: object) -> bool:
     return isinstance(value, (dict, list))
 
 
@@ -64,7 +64,9 @@ def record_schema() -> Mapping[str, Any]:
     return schema
 
 
-def violation(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any] | None = None) -> str:
+def violation(
+    value: object, schema: Mapping[str, Any], root: Mapping[str, Any] | None = None
+) -> str:
     """Return where a value violates a schema, and how; an empty text if nowhere.
 
     Examples:
@@ -90,7 +92,7 @@ def violation(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any] | N
 
 
 def _violation_of_object(
-    value: dict[str, Any], schema: Mapping[str, Any], root: Mapping[str, Any]
+    value: dict[str, object], schema: Mapping[str, Any], root: Mapping[str, Any]
 ) -> str:
     properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
     for name in schema.get("required", ()):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal, DecimalException, localcontext
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 from memberbound.curve.base import TradeoffCurve
 from memberbound.curve.families import SlackCurve
@@ -27,6 +27,7 @@ from memberbound.numerics.decimal_normal import (
 from memberbound.numerics.rounding import down, up
 from memberbound.release.budget import DRAWS, NAMES
 from memberbound.release.derivation import (
+    FORMAT,
     GROUPS,
     SEAL,
     group_statement,
@@ -35,6 +36,7 @@ from memberbound.release.derivation import (
     statement,
 )
 from memberbound.release.ledger_file import broken_chain, read_entry
+from memberbound.release.record import CertificateRecord
 from memberbound.release.schema import record_schema, violation
 
 #: A scale is rounded up by a few units in the last place, and shares are rounded.
@@ -93,23 +95,29 @@ def _require(holds: bool, problem: str) -> None:
         raise _Fails(problem)
 
 
-def check_certificate(certificate: Mapping[str, Any], digest: str) -> Iterator[Check]:
+def _stated(number: float | None) -> float:
+    """Return a number that a record must state for this check."""
+    if number is None:
+        raise TypeError("a number is missing")
+    return number
+
+
+def check_certificate(certificate: Mapping[str, object], digest: str) -> Iterator[Check]:
     """Yield the checks of a certificate against the SHA-256 of its file, in order.
 
     Theorem: X34 (proofs/verification.md, sections 1 to 7).
     Edge cases: what follows from a record that violates its schema is not checked.
     """
-    texts = (("file", _file), ("schema", _schema), ("seal", _seal))
-    kept = True
-    for name, check in texts:
-        done = _run(name, partial(check, certificate, digest))
-        kept &= done.holds or name != "schema"
-        yield done
-    if not kept:
-        return
-    work = _Work(certificate)
-    for name, compare in work.checks():
-        yield _run(name, compare)
+    for name, check in (("file", _file), ("schema", _schema), ("seal", _seal)):
+        yield _run(name, partial(check, certificate, digest))
+    if keeps_schema(certificate):
+        for name, compare in _Work(certificate).checks():
+            yield _run(name, compare)
+
+
+def keeps_schema(certificate: Mapping[str, object]) -> TypeGuard[CertificateRecord]:
+    """Return whether a certificate has the keys and types of its schema."""
+    return not violation(certificate, record_schema())
 
 
 def _run(name: str, compare: Callable[[], str]) -> Check:
@@ -123,19 +131,19 @@ def _run(name: str, compare: Callable[[], str]) -> Check:
         return Check(name, False, f"cannot be recomputed ({type(problem).__name__})")
 
 
-def _file(certificate: Mapping[str, Any], digest: str) -> str:
+def _file(certificate: Mapping[str, object], digest: str) -> str:
     stated = certificate.get("sha256")
     _require(stated == digest, "the certificate belongs to another file, or the file was changed")
     return "the SHA-256 of the file is the one in the certificate"
 
 
-def _schema(certificate: Mapping[str, Any], _digest: str) -> str:
+def _schema(certificate: Mapping[str, object], _digest: str) -> str:
     problem = violation(certificate, record_schema())
     _require(not problem, problem)
-    return str(certificate["derivation"]["format"])
+    return FORMAT
 
 
-def _seal(certificate: Mapping[str, Any], _digest: str) -> str:
+def _seal(certificate: Mapping[str, object], _digest: str) -> str:
     _require(certificate.get(SEAL) == seal(certificate), "the certificate was changed")
     return "nothing in the certificate was changed since its hash was taken"
 
@@ -143,7 +151,7 @@ def _seal(certificate: Mapping[str, Any], _digest: str) -> str:
 class _Work:
     """The numbers of a certificate with a valid schema, and what is recomputed from them."""
 
-    def __init__(self, certificate: Mapping[str, Any]) -> None:
+    def __init__(self, certificate: CertificateRecord) -> None:
         self.certificate = certificate
         self.record = certificate["derivation"]
         self.curve = certificate["curve"]
@@ -180,8 +188,8 @@ class _Work:
                 _require(empty, f"{name!r} bought no noise and states some")
                 continue
             _require(None not in (part["sensitivity"], part["noise_scale"]), f"{name!r} has gaps")
-            moved = part["vectors"] * Fraction(part["sensitivity"]) ** 2
-            paid = (Fraction(part["mu"]) * Fraction(part["noise_scale"])) ** 2
+            moved = part["vectors"] * Fraction(_stated(part["sensitivity"])) ** 2
+            paid = (Fraction(part["mu"]) * Fraction(_stated(part["noise_scale"]))) ** 2
             _require(moved <= paid, f"{name!r} has less noise than its share of the budget needs")
             _require(moved >= paid * (1 - _TIGHT), f"{name!r} does not fit its noise scale")
         return f"√vectors·sensitivity/scale ≤ μ of the share, {len(self.noisy)} times"
@@ -191,7 +199,9 @@ class _Work:
         for part in (*self.noisy, *self.steps):
             step, scale = part["grid_step"], part["noise_scale"]
             fits = step is not None and math.frexp(step)[0] == 0.5
-            fits = fits and 4 * Fraction(step) <= Fraction(scale) < 8 * Fraction(step)
+            if fits:
+                exact = Fraction(_stated(step))
+                fits = 4 * exact <= Fraction(_stated(scale)) < 8 * exact
             _require(fits, f"{part['name']!r} must have a power of two between scale/8 and scale/4")
         return "every step is a power of two between an eighth and a quarter of its scale"
 
@@ -215,14 +225,15 @@ class _Work:
             least = _LEAST_SQUARES.get(part["name"])
             if least is not None:
                 known += 1
-                enough = Fraction(part["sensitivity"]) ** 2 >= least
+                enough = Fraction(_stated(part["sensitivity"])) ** 2 >= least
                 _require(enough, f"{part['name']!r} must have at least √{least}")
         return f"{known} of {len(self.noisy)} are known from their names, and not below √2, 2 or 1"
 
     def budget(self) -> str:
         """Check 7."""
         mu = self.record["mu"]
-        _require(mu is not None and mu == self.record["budget_mu"], "μ is not that of the budget")
+        if mu is None or mu != self.record["budget_mu"]:
+            raise _Fails("μ is not that of the budget")
         spent = sum(Fraction(part["mu"]) ** 2 for part in self.record["measurements"])
         _require(spent <= Fraction(mu) ** 2, "the measurements took more than μ²")
         return f"Σμ² = {float(spent):.6g} ≤ μ² = {float(Fraction(mu) ** 2):.6g}"
@@ -267,7 +278,7 @@ class _Work:
 
     def _distance(self, records: int = 1) -> Decimal:
         """Return the total variation of the ideal pair, and of a group."""
-        mu = decimal(self.record["mu"]) * records
+        mu = decimal(_stated(self.record["mu"])) * records
         return 2 * normal_cdf(mu / 2) - 1
 
     def _sampled_curve(self) -> TradeoffCurve:
@@ -294,7 +305,7 @@ class _Work:
         ):
             _at_least(name, stated, least)
         if not self.steps:
-            _require(self.curve["mu_upper"] >= self.record["mu"], "mu_upper is below μ")
+            _require(self.curve["mu_upper"] >= _stated(self.record["mu"]), "mu_upper is below μ")
             _require(
                 self.curve["mu_regret_upper"] >= self.record["slack"],
                 "mu_regret_upper is below the slack",
@@ -315,7 +326,7 @@ class _Work:
         moved = decimal(float(rate)) + self.slack
         if moved >= 1:
             return Decimal(1)
-        tpr = normal_cdf(normal_quantile_upper(moved) + decimal(self.record["mu"]))
+        tpr = normal_cdf(normal_quantile_upper(moved) + decimal(_stated(self.record["mu"])))
         return min(Decimal(1), tpr + self.slack)
 
     def epsilon(self) -> str:
@@ -328,7 +339,7 @@ class _Work:
             least = decimal(curve.delta(epsilon) * (1 - _LATTICE))
             _require(decimal(delta) >= least, f"δ = {delta:g} needs a larger ε than {epsilon}")
             return f"at ε = {epsilon:.6g} the profile is ≤ {above(least)} (δ = {delta:g})"
-        mu, at = decimal(self.record["mu"]), decimal(epsilon)
+        mu, at = decimal(_stated(self.record["mu"])), decimal(epsilon)
         if self.slack:
             best = -mu * normal_quantile_upper(self.slack) - mu * mu / 2
             at = min(at, max(Decimal(0), best))
@@ -385,7 +396,7 @@ class _Work:
 
     def _check_chain(self, size: int, names: Decimal) -> Decimal:
         added = names
-        mu = decimal(self.record["mu"])
+        mu = decimal(_stated(self.record["mu"]))
         for _ in range(size - 1 if names else 0):
             if added + names >= 1:
                 return Decimal(1)
@@ -410,7 +421,7 @@ def _at_least(name: str, stated: float | Fraction, least: Decimal) -> None:
     _require(printed >= least - MARGIN, f"{name} is printed as {shown!r}, below {above(least, 17)}")
 
 
-def check_content(content: object, certificate: Mapping[str, Any]) -> Check:
+def check_content(content: object, certificate: CertificateRecord) -> Check:
     """Check that the budget described in a file agrees with its certificate."""
 
     def compare() -> str:
@@ -428,7 +439,7 @@ def check_content(content: object, certificate: Mapping[str, Any]) -> Check:
     return _run("file content", compare)
 
 
-def check_ledger(content: Mapping[str, Any], certificate: Mapping[str, Any]) -> Iterator[Check]:
+def check_ledger(content: Mapping[str, Any], certificate: CertificateRecord) -> Iterator[Check]:
     """Yield the checks of a ledger, and of the release's place in it.
 
     Theorem: X27, X34 (proofs/verification.md, section 8).

@@ -20,13 +20,14 @@ from memberbound.quantities import (
     significant,
     vacuous,
 )
-from memberbound.report.charts import HOLLOW, LEAST_RATE, LEAST_SHOWN, Look, draw_roc, sandwich_of
+from memberbound.report.charts import HOLLOW, LEAST_RATE, LEAST_SHOWN, draw_roc, sandwich_of
 from memberbound.report.drawing import (
     DASH_DOT,
     DASHED,
     DOTTED,
     SMALL,
     Chart,
+    LineLook,
     View,
     bar_style,
     colour,
@@ -48,12 +49,13 @@ from memberbound.report.model import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
+    from memberbound.attacks.scores import AttackFields
     from memberbound.iid.record_leak import RecordLeaks
     from memberbound.subset.record_bounds import Comparison
-    from memberbound.verbs.audit_answer import AttackFields
     from memberbound.verbs.certify import Certification
     from memberbound.verbs.explain import Explanation
     from memberbound.verbs.harden import Hardening
@@ -132,7 +134,7 @@ def explanation_chart(explanation: Explanation) -> Chart:
 def ceiling_chart(ceilings: Mapping[str, Ceiling], rates: Sequence[float], setting: str) -> Chart:
     """Return certified ceilings of the ROC; ``rates`` are marked on the first, others dashed."""
     grid = np.unique(np.concatenate([np.linspace(0, 1, 401), np.geomspace(LEAST_RATE, 1, 301)]))
-    looks: list[Look] = [
+    looks: list[LineLook] = [
         {"color": colour("certified"), "lw": 2.8},
         {"color": colour("certified"), "lw": 1.5, "ls": DASHED},
     ]
@@ -169,7 +171,7 @@ def ceiling_chart(ceilings: Mapping[str, Ceiling], rates: Sequence[float], setti
 
 
 #: By key of the answer of ``population``: the attacker, their knowledge, and the look.
-_SWEPT_ATTACKERS: dict[str, tuple[str, str, Look]] = {
+_SWEPT_ATTACKERS: dict[str, tuple[str, str, LineLook]] = {
     "worst_case": (
         "worst case",
         "everybody drawn but one, any data set whatever",
@@ -232,7 +234,7 @@ def success_chart(
 
     def draw(width: float, _view: View) -> Figure:
         legend = [
-            (line_key(**look, lw=2.3), f"{who}: knows {knows}")
+            (line_key(**(look | {"lw": 2.3})), f"{who}: knows {knows}")
             for name, (who, knows, look) in _SWEPT_ATTACKERS.items()
             if name in whole
         ]
@@ -359,7 +361,7 @@ def histogram(leaks: RecordLeaks) -> tuple[list[float], list[int]]:
 
 
 #: A line of estimates: dashed, with open circles.
-_ESTIMATED_LINE: Look = {
+_ESTIMATED_LINE: LineLook = {
     "color": colour("estimated"),
     "ls": DASHED,
     "lw": 1.8,
@@ -386,11 +388,11 @@ def frontier_chart(hardening: Hardening) -> Chart | None:
     released, asked = hardening.information_estimate, hardening.security
 
     def draw(width: float, _view: View) -> Figure:
-        point: Look = {"color": colour("certified"), "marker": "<", "ms": 12, "ls": ""}
+        point: LineLook = {"color": colour("certified"), "marker": "<", "ms": 12, "ls": ""}
         name = "certified"
         if vacuous(upper, "delta"):
             point, name = point | {"color": colour("quiet"), "marker": "X"}, NO_GUARANTEE
-        legend: list[tuple[Any, str]] = [
+        legend: list[tuple[Artist, str]] = [
             (line_key(**_ESTIMATED_LINE), "coarsenings ≈ (estimates)"),
             (line_key(**point), f"released table ({name})"),
         ]

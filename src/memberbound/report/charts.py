@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,12 @@ from memberbound.report.drawing import (
     LONG_DASH,
     SMALL,
     TEXT,
+    BarLook,
     Chart,
     Dash,
     Legend,
+    LineLook,
+    TextLook,
     View,
     bar_style,
     colour,
@@ -62,10 +65,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-#: Style keywords of matplotlib.
-Look = dict[str, Any]
 #: Hollow markers on a line.
-HOLLOW: Look = {"mfc": colour("card"), "ms": 6.5, "mew": 1.8}
+HOLLOW: LineLook = {"mfc": colour("card"), "ms": 6.5, "mew": 1.8}
 
 
 def charts_of_report(report: Report) -> dict[str, Chart]:
@@ -83,13 +84,13 @@ def charts_of_report(report: Report) -> dict[str, Chart]:
 # ── The sandwich: certified ceiling, estimate and measured floor on one axis ──────────────────────
 
 #: Styles of the spans below a certificate, reached by an attack, and without a bound.
-_SPANS: dict[str, Look] = {
+_SPANS: dict[str, BarLook] = {
     "band": {"fc": colour("certified"), "alpha": 0.3, "lw": 0},
     "reached": {"fc": colour("measured"), "alpha": 0.85, "lw": 0},
     "open": {"fc": "none", "ec": colour("stripe"), "hatch": "///", "lw": 0},
 }
 #: Kind of a number → style of its marker.
-_MARKERS: dict[str, Look] = {
+_MARKERS: dict[str, LineLook] = {
     "ceiling": {"color": colour("certified"), "mec": colour("card"), "marker": "s", "ms": 11},
     "floor": {"color": colour("measured"), "mec": colour("card"), "marker": ">", "ms": 11},
     "estimate": {"mec": colour("estimated"), "mew": 2.4, "mfc": "none", "marker": "o", "ms": 9},
@@ -170,7 +171,7 @@ def _sandwich_legend(rows: Sequence[SandwichRow]) -> Legend:
     legend: list[tuple[Artist, str]] = []
     for kind, (span, text) in _KEYS.items():
         if kind in shown:
-            marker = line_key(ls="", **_MARKERS[kind])
+            marker = line_key(**(_MARKERS[kind] | {"ls": ""}))
             if span:  # two handles, one over the other, which the stubs lack
                 both = cast("Artist", (patch_key(**_SPANS[span]), marker))
             legend.append((both if span else marker, text))
@@ -312,17 +313,22 @@ def roc_chart(report: Report) -> Chart | None:
 def draw_roc(
     width: float,
     view: View,
-    curves: Sequence[tuple[RocCurve, Look]],
+    curves: Sequence[tuple[RocCurve, LineLook]],
     low: float,
     marks: Sequence[tuple[float, float]] = (),
 ) -> Figure:
     """Draw curves on linear or logarithmic axes, or on both beside each other."""
-    diamond: Look = {"color": colour("certified"), "mec": colour("card"), "marker": "D", "ms": 7}
-    guess: Look = {"color": colour("quiet"), "ls": DOTTED, "lw": 1.5}
+    diamond: LineLook = {
+        "color": colour("certified"),
+        "mec": colour("card"),
+        "marker": "D",
+        "ms": 7,
+    }
+    guess: LineLook = {"color": colour("quiet"), "ls": DOTTED, "lw": 1.5}
     legend = [(line_key(**look), curve.label) for curve, look in curves]
     legend.append((line_key(**guess), "blind guessing"))
     if marks:
-        legend.append((line_key(ls="", **diamond), "the rates asked about"))
+        legend.append((line_key(**(diamond | {"ls": ""})), "the rates asked about"))
     views: tuple[View, ...] = ("linear", "log") if view == "both" else (view,)
     side = width / len(views) - 76
     figure, panels = make_axes(width, side, legend, columns=len(views))
@@ -361,7 +367,7 @@ _CURVES: dict[str, tuple[str, str, Dash | str]] = {
 }
 
 
-def _curve_look(curve: RocCurve) -> Look:
+def _curve_look(curve: RocCurve) -> LineLook:
     color, marker, dash = _CURVES.get(curve.subject, _CURVES["model"])
     if curve.kind == "certificate":
         return {"color": colour(color), "lw": 2.5}
@@ -410,7 +416,7 @@ def exposure_chart(report: Report) -> Chart | None:
         from matplotlib.ticker import MaxNLocator
 
         look = bar_style("model")
-        chance: Look = {"color": colour("quiet"), "ls": DOTTED, "lw": 1.8}
+        chance: LineLook = {"color": colour("quiet"), "ls": DOTTED, "lw": 1.8}
         legend = [
             (patch_key(**look), "records, by how often the attack is right about them"),
             (line_key(**chance), "what chance alone would show, roughly"),
@@ -421,7 +427,7 @@ def exposure_chart(report: Report) -> Chart | None:
             tag_mark(bar, "bar", f"{_between(low, high)}: {count} records")
             # The few on the right are what matters, and bars of one record are hard to see.
             if count and low >= allowed - 1e-9:
-                alignment = {"ha": "center", "va": "bottom", "fontsize": 11}
+                alignment: TextLook = {"ha": "center", "va": "bottom", "fontsize": 11}
                 write_text(axes, (low + high) / 2, count, str(count), **alignment)
         tag_mark(axes.stairs(expected, edges, baseline=None, **chance), "chance")
         shown = np.flatnonzero(counts)

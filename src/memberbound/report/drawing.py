@@ -18,7 +18,7 @@ from functools import cache
 from html import escape, unescape
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from memberbound.errors import InputError
 from memberbound.files import write_atomically
@@ -43,6 +43,40 @@ View = Literal["", "linear", "log", "both"]
 Legend = Sequence[tuple["Artist", str]]
 #: Offset of a dashed line, and the lengths of its dashes and gaps.
 Dash = tuple[float, tuple[float, ...]]
+
+
+class TextLook(TypedDict, total=False):
+    """How a text looks, in matplotlib's words."""
+
+    color: str
+    fontsize: float
+    fontweight: str
+    ha: Literal["left", "center", "right"]
+    va: Literal["bottom", "baseline", "center", "top"]
+
+
+class LineLook(TypedDict, total=False):
+    """How a line and its markers look, in matplotlib's words."""
+
+    color: str
+    ls: str | Dash
+    lw: float
+    marker: str
+    ms: float
+    mec: str
+    mew: float
+    mfc: str
+
+
+class BarLook(TypedDict, total=False):
+    """How a bar looks, in matplotlib's words."""
+
+    alpha: float
+    ec: str
+    fc: str
+    hatch: str
+    lw: float
+
 
 #: Pixels: one drawing serves a page, where it is stretched a little, and a phone.
 _WIDTH, _FILE_WIDTH = 440, 640
@@ -321,7 +355,7 @@ def make_axes(
 
 def label_axes(axes: Axes, x: str, y: str = "") -> None:
     """Write what the axes show: below, and above the vertical one, where it need not be turned."""
-    look: dict[str, Any] = {"fontsize": SMALL, "color": colour("quiet")}
+    look: TextLook = {"fontsize": SMALL, "color": colour("quiet")}
     axes.set_xlabel(_printable(x), **look)
     if y:
         axes.set_title(_printable(y), loc="left", **look)
@@ -346,16 +380,24 @@ def tag_mark(artist: Artist, kind: str, words: str = "") -> None:
     artist.set_gid(f"mark-{kind}" + (f"|{_printable(words)}" if words else ""))
 
 
-def write_text(axes: Axes, x: float, y: float, text: str, **look: Any) -> None:
+def write_text(axes: Axes, x: float, y: float, text: str, **look: Unpack[TextLook]) -> None:
     """Write a text at a place of the axes."""
-    usual: dict[str, Any] = {"fontsize": SMALL, "color": colour("ink"), "va": "center"}
+    usual: TextLook = {"fontsize": SMALL, "color": colour("ink"), "va": "center"}
     axes.text(x, y, _printable(text), **usual | look)
 
 
 def draw_vertical(axes: Axes, x: float, color: str, dash: Dash, up: float = 1.0) -> None:
     """Draw a vertical line, which may reach above the axes."""
-    at: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "clip_on": False, "zorder": 1.5}
-    axes.plot([x, x], [0, up], color=colour(color), ls=dash, lw=1.5, **at)
+    axes.plot(
+        [x, x],
+        [0, up],
+        color=colour(color),
+        ls=dash,
+        lw=1.5,
+        transform=axes.get_xaxis_transform(),
+        clip_on=False,
+        zorder=1.5,
+    )
 
 
 def name_line(axes: Axes, x: float, text: str, up: float, *, left: bool) -> None:
@@ -374,21 +416,21 @@ def name_line(axes: Axes, x: float, text: str, up: float, *, left: bool) -> None
     )
 
 
-def line_key(**look: Any) -> Line2D:
+def line_key(**look: Unpack[LineLook]) -> Line2D:
     """Return the line of a legend that looks like this."""
     from matplotlib.lines import Line2D
 
     return Line2D([], [], **look)
 
 
-def patch_key(**look: Any) -> Patch:
+def patch_key(**look: Unpack[BarLook]) -> Patch:
     """Return the patch of a legend that looks like this."""
     from matplotlib.patches import Patch
 
     return Patch(**look)
 
 
-def bar_style(color: str, hatch: str = "") -> dict[str, Any]:
+def bar_style(color: str, hatch: str = "") -> BarLook:
     """Return how bars of one colour look, filled or hatched."""
     shade = colour(color)
     return {"fc": "none" if hatch else shade, "ec": shade, "hatch": hatch, "lw": 1.4}

@@ -106,7 +106,7 @@ def _json(tree: object) -> str:
     return json.dumps(tree, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
-def _facts(published: Publication) -> dict[str, Any]:
+def _facts(published: Publication) -> dict[str, object]:
     """Return the public facts of a release, by their names in the YAML templates."""
     promise, file = published.promise, published.file
     learner = "" if published.learner is None else f"{clean(published.learner)}, "
@@ -253,7 +253,7 @@ def in_toto(case: Case) -> str:
     )
 
 
-def _metrics(promise: Promise) -> list[dict[str, Any]]:
+def _metrics(promise: Promise) -> list[dict[str, object]]:
     """Return the certified numbers: each value is an upper bound, its interval starts at chance."""
     whom = f"{promise.protects}, {promise.game} game"
     bounds = [("accuracy", whom, promise.blind, promise.accuracy_upper)]

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memberbound.errors import InputError, MemberboundError
 from memberbound.report import words
@@ -128,7 +128,7 @@ def _texts(values: Mapping[str, object], length: int = _PARAMETER_LENGTH) -> dic
     return {n: t if len(t) <= length else f"{t[: length - 1]}…" for n, t in texts.items()}
 
 
-def log_entry(entry: RunEntry, destination: str | None = None) -> dict[str, Any]:
+def log_entry(entry: RunEntry, destination: str | None = None) -> dict[str, object]:
     """Log an entry to the run ``runs:/ID``, else to the active run, else to a new one.
 
     Any other ``destination`` names the experiment of the new run.  MLflow's environment variables
@@ -152,7 +152,7 @@ def log_entry(entry: RunEntry, destination: str | None = None) -> dict[str, Any]
         raise (InputError if bad else MemberboundError)(sentence) from problem
 
 
-def _log(entry: RunEntry, destination: str | None) -> dict[str, Any]:
+def _log(entry: RunEntry, destination: str | None) -> dict[str, object]:
     import mlflow
     from mlflow.entities import Metric, Param, RunTag
 

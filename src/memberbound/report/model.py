@@ -415,7 +415,7 @@ class GivenView(_View):
     score_members_estimate: float
     score_nonmembers_estimate: float
     by_access: Mapping[str, BestAttack]
-    records: Mapping[str, Any]
+    records: Mapping[str, object]
     facts: tuple[OutputFact, ...]
     warnings: tuple[str, ...]
     comparable: bool

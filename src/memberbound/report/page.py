@@ -30,8 +30,11 @@ from memberbound.quantities import (
 from memberbound.report import charts, template_text, words
 from memberbound.report.model import (
     RECORDS,
+    Data,
     GivenView,
+    Question,
     Report,
+    Run,
     allowed_success,
     blind_guess,
     score_mark,
@@ -184,7 +187,7 @@ def _given_rows(answer: GivenView | None) -> dict[str, Sequence[tuple[str | Mark
     return {"access": access, "facts": facts}
 
 
-def _count_exposed(report: Report) -> dict[str, Any] | None:
+def _count_exposed(report: Report) -> dict[str, object] | None:
     """Return how many records are above the limit, by chance alone, and shown to be exposed."""
     if report.exposure is None or report.audit is None:
         return None
@@ -197,10 +200,14 @@ def _count_exposed(report: Report) -> dict[str, Any] | None:
 
 
 def _settings(report: Report) -> list[tuple[str, str]]:
-    parts: dict[str, Any] = {"": report.question, "data.": report.data, "run.": report.run}
+    parts: list[tuple[str, Question | Data | Run]] = [
+        ("", report.question),
+        ("data.", report.data),
+        ("run.", report.run),
+    ]
     settings = [
         (f"{prefix}{field.name}", _text(getattr(part, field.name)))
-        for prefix, part in parts.items()
+        for prefix, part in parts
         for field in fields(part)
     ]
     return [*settings, ("memberbound", report.version), ("format", report.schema)]

@@ -21,6 +21,7 @@ from memberbound.files import check_input, read_document
 from memberbound.games import NeighbourGame, SubsetGame
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import significant
+from memberbound.release.record import DerivationRecord
 from memberbound.report import words
 from memberbound.report.model import (
     Confidence,
@@ -181,13 +182,13 @@ class Publication:
         return parse_as(cls, fields, "certificate")
 
 
-def _household(record: Mapping[str, Any] | None) -> float | None:
+def _household(record: DerivationRecord | None) -> float | None:
     from memberbound.release.budget import household_accuracy
 
     return None if record is None else household_accuracy(record)
 
 
-def _select(source: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+def _select(source: Mapping[str, object], *keys: str) -> dict[str, object]:
     return {key: source.get(key) for key in keys}
 
 
@@ -281,7 +282,7 @@ class Case:
     about: About = field(default_factory=About)
     file: ReleasedFile | None = None
     #: The certificate of the release, as it lies beside the file.
-    certificate: Mapping[str, Any] | None = field(default=None, repr=False)
+    certificate: Mapping[str, object] | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, report: object, release: object = None, about: object = None) -> Case:

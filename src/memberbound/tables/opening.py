@@ -6,7 +6,7 @@ import os
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -82,22 +82,25 @@ def _open(
     secret: bool,
 ) -> Table:
     """Open a source as the table of its storage."""
-    shared: dict[str, Any] = {"engines": engines, "secret": secret}
     if isinstance(source, (str, os.PathLike)):
         return _open_file(Path(source), database_table, codec, engines, secret=secret)
     if is_pandas(source):
-        return MemoryTable("the table", memory_names(source), source, **shared)
+        return MemoryTable(
+            "the table", memory_names(source), source, engines=engines, secret=secret
+        )
     if isinstance(source, (np.ndarray, list, tuple)):
         array = source if isinstance(source, np.ndarray) else array_of_rows(source)
-        return MemoryTable("the array", memory_names(array), array, **shared)
+        return MemoryTable("the array", memory_names(array), array, engines=engines, secret=secret)
     if hasattr(source, "get_backend"):
         expr = cast("ir.Table", source)
         refuse_cut(expr)
-        return IbisTable("the ibis table", tuple(expr.columns), expr, **shared)
+        return IbisTable(
+            "the ibis table", tuple(expr.columns), expr, engines=engines, secret=secret
+        )
     name = f"the {type(source).__name__}"
     with reading(name):
         view = object_view(engines.start(), source, secret=secret)
-        return ViewTable(name, _view_columns(engines, view), view, **shared)
+        return ViewTable(name, _view_columns(engines, view), view, engines=engines, secret=secret)
 
 
 def _open_file(

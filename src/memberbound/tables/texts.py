@@ -137,7 +137,7 @@ def _lines(path: Path, name: str) -> list[str]:
     return [line.rstrip("\r") for line in lines if line.strip()]
 
 
-def json_lines(path: Path, name: str) -> Iterator[dict[str, Any]]:
+def json_lines(path: Path, name: str) -> Iterator[dict[str, object]]:
     """Yield the objects of a JSON Lines file; blank lines are left out."""
     check_input(path, name)
     try:

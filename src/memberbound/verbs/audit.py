@@ -309,7 +309,7 @@ def audit(
         seed=start,
     )
     detail = replace(detail, warnings=(*notes, *detail.warnings))
-    by_access: dict[str, Any] = {
+    by_access: dict[str, AccessFields] = {
         level: {
             "attack": bound.attack,
             "advantage": interval_fields(bound, proved=detail.comparable),

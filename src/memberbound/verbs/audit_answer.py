@@ -6,13 +6,14 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypedDict
+from typing import ClassVar, TypedDict
 
 from memberbound.answers import INTERNAL, Answer, Lower, OmitEmpty, computed
 from memberbound.attacks.checks import LawTest
 from memberbound.attacks.model_audit import Groups, ModelAudit, Recognised
 from memberbound.attacks.one_run import OneRun
 from memberbound.attacks.scores import (
+    AttackFields,
     IntervalFields,
     MeasuredAttacks,
     interval_fields,
@@ -29,18 +30,6 @@ from memberbound.quantities import NO_LEAK, confident, percent
 RATES = (0.1, 0.01, 0.001)
 #: Appended to a description of the attack when no number can be checked against a limit.
 NOT_COMPARABLE = ", on members and non-members that differ already in their columns"
-
-
-class AttackFields(TypedDict, total=False):
-    """Results of one attack; the keys present depend on the target of the audit."""
-
-    auc: IntervalFields | None
-    advantage: IntervalFields
-    accuracy: IntervalFields | None
-    tpr_at_fpr: dict[str, IntervalFields | None]
-    members: int
-    non_members: int
-    access: str
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -148,7 +137,27 @@ class AuditAnswer(Answer, Limited):
         return text + "".join(f"\nnote: {w.rstrip('.')}." for w in self.warnings)
 
 
-def audit_fields(audit: MeasuredAttacks, *, proved: bool = True) -> dict[str, Any]:
+class AuditFields(TypedDict):
+    """The fields of an :class:`AuditAnswer` that its attacks determine."""
+
+    game: Game
+    attacks: Mapping[str, AttackFields]
+    best: str
+    best_advantage: IntervalFields
+    confidence: float
+    warnings: tuple[str, ...]
+
+
+class RecordsAnswerFields(AuditFields):
+    """The fields of a :class:`RecordsAnswer` that its attacks determine."""
+
+    members: int
+    non_members: int
+    records: Recognised | None
+    groups: Groups | None
+
+
+def audit_fields(audit: MeasuredAttacks, *, proved: bool = True) -> AuditFields:
     """Return the answer fields that all audits share."""
     best = audit.best_advantage
     return {
@@ -220,10 +229,11 @@ class RecordsAnswer(AuditAnswer):
         return ()
 
 
-def records_answer_fields(audit: ModelAudit) -> dict[str, Any]:
+def records_answer_fields(audit: ModelAudit) -> RecordsAnswerFields:
     """Return the fields of a :class:`RecordsAnswer`; only estimates if sides are not comparable."""
     members = int(audit.member.sum())
-    return audit_fields(audit, proved=audit.comparable) | {
+    return {
+        **audit_fields(audit, proved=audit.comparable),
         "members": members,
         "non_members": len(audit.member) - members,
         "records": audit.recognised,

@@ -487,7 +487,7 @@ def explain(
     limit = targets[0].limit() if targets else None
     wanted = _interval_target(target_interval, n, stated, limit, adjacency)
     if targets:
-        stated |= _calibrate(targets[0], stated, delta, adjacency)
+        stated = _calibrate(targets[0], stated, delta, adjacency)
     if wanted is not None:
         stated["gdp"] = wanted.noise.mu
         limit = (
@@ -581,8 +581,8 @@ def _interval_sentence(wanted: IntervalTarget) -> str:
 
 def _calibrate(
     target: Target, stated: Mapping[str, Any], delta: float | None, adjacency: Adjacency | None
-) -> dict[str, float]:
-    """Return the parameter that meets a target."""
+) -> dict[str, Any]:
+    """Return what is stated, with the parameter that meets a target."""
     for name in ("epsilon", "gdp", "noise_multiplier", "history", "ledger"):
         if stated[name] is not None:
             raise InputError(
@@ -590,12 +590,13 @@ def _calibrate(
             )
     rate, steps = stated["sample_rate"], stated["steps"]
     if rate is None and steps is None:
-        return {"epsilon": calibrated_epsilon(target, delta or 0.0, adjacency or "replace-one")}
+        epsilon = calibrated_epsilon(target, delta or 0.0, adjacency or "replace-one")
+        return {**stated, "epsilon": epsilon}
     if rate is None or steps is None:
         raise InputError("a noise multiplier needs both sample_rate and steps, got only one.")
     DpSgd(1.0, rate, steps)  # validates rate and steps
     sigma = calibrated_noise_multiplier(target, rate, steps, adjacency or "add-remove")
-    return {"noise_multiplier": sigma}
+    return {**stated, "noise_multiplier": sigma}
 
 
 def _guarantee(
@@ -639,7 +640,7 @@ def _guarantee(
     return guarantee_from_dp_sgd(run, adjacency or "add-remove"), parameters
 
 
-def _of_ledger(ledger: Any, adjacency: Adjacency | None) -> tuple[DpGuarantee, Parameters]:
+def _of_ledger(ledger: object, adjacency: Adjacency | None) -> tuple[DpGuarantee, Parameters]:
     """Return the joint guarantee of all releases that a ledger allows."""
     from memberbound.release.ledger_file import open_ledger
 

@@ -18,12 +18,14 @@ from memberbound.games import NeighbourGame
 from memberbound.numerics.rounding import root_up, sums_up
 from memberbound.quantities import percent
 from memberbound.release.ledger_file import ledger_content
+from memberbound.release.record import CertificateRecord
 from memberbound.release.saving import read_certificate
 from memberbound.release.verification import (
     Check,
     check_certificate,
     check_content,
     check_ledger,
+    keeps_schema,
 )
 from memberbound.tables.records import read_secret_columns
 
@@ -154,20 +156,22 @@ def verify(
     book = None if ledger is None else ledger_content(_path("ledger", ledger))
     checks: list[Check] = []
     files: list[CheckedFile] = []
-    stated: list[Mapping[str, Any]] = []
+    stated: list[CertificateRecord] = []
     for path in paths:
         digest = file_digest(path)
         found = _certificate(path, certificate)
         done = list(check_certificate(found, digest))
-        if all(check.holds for check in done if check.name in ("file", "schema")):
-            done += _more_checks(path, found, book, table)
-        holds = all(check.holds for check in done)
-        mu, eta = (found["mu"], found["certificate"]["upper"]) if holds else (None, None)
+        holds, mu, eta = False, None, None
+        if keeps_schema(found):
+            if all(check.holds for check in done if check.name == "file"):
+                done += _more_checks(path, found, book, table)
+            holds = all(check.holds for check in done)
+            stated.append(found)
+            mu, eta = (found["mu"], found["certificate"]["upper"]) if holds else (None, None)
         files.append(CheckedFile(str(path), digest, holds, mu, eta))
         if len(paths) > 1:
             done = [Check(f"{path.name}: {c.name}", c.holds, c.detail) for c in done]
         checks += done
-        stated.append(found)
     holds, one = all(each.holds for each in files), len(paths) == 1
     mu, eta = (files[0].mu, files[0].eta) if one else _together(stated) if holds else (None, None)
     theorems = {name for found in stated if holds for name in found["certificate"]["theorems"]}
@@ -200,10 +204,10 @@ def _path(name: str, path: object) -> Path:
     return Path(path)
 
 
-def _certificate(path: Path, certificate: object) -> dict[str, Any]:
+def _certificate(path: Path, certificate: object) -> Mapping[str, object]:
     """Return a certificate that can be checked, or refuse it."""
     given = None if certificate is None else _path("certificate", certificate)
-    found: dict[str, Any] = read_certificate(path, given)
+    found = read_certificate(path, given)
     record = found.get("derivation")
     if not isinstance(record, dict):
         made = found.get("version")
@@ -215,7 +219,7 @@ def _certificate(path: Path, certificate: object) -> dict[str, Any]:
 
 
 def _more_checks(
-    path: Path, certificate: Mapping[str, Any], book: dict[str, Any] | None, table: object
+    path: Path, certificate: CertificateRecord, book: Mapping[str, Any] | None, table: object
 ) -> Iterator[Check]:
     """Yield checks against the file's content, a ledger and the owner's table."""
     if path.suffix.lower() == ".json" and path.stat().st_size <= _LARGEST:
@@ -231,10 +235,10 @@ def _more_checks(
         yield Check("number of records", records == wanted, detail)
 
 
-def _together(stated: Sequence[Mapping[str, Any]]) -> tuple[float | None, float | None]:
+def _together(stated: Sequence[CertificateRecord]) -> tuple[float | None, float | None]:
     """Return μ and η of several releases together; None if one has no μ."""
-    listed = [found["mu"] for found in stated]
-    if None in listed:
+    listed = [found["mu"] for found in stated if found["mu"] is not None]
+    if len(listed) < len(stated):
         return None, None
     mu = root_up(sum((Fraction(each) ** 2 for each in listed), Fraction(0)))
     slack = sums_up(found["derivation"]["slack"] for found in stated)

@@ -47,10 +47,10 @@ class State:
         #: Reports opened from a file: page and sources of its scripts, oldest first.
         self.views: dict[str, tuple[str, str]] = {}
 
-    async def ask(self, request: Request, question: str, options: Keywords) -> dict[str, Any]:
+    async def ask(self, request: Request, question: str, options: Keywords) -> dict[str, object]:
         """Return the answer to a short question, unless the client disconnects first."""
 
-        async def answer() -> dict[str, Any]:
+        async def answer() -> dict[str, object]:
             seconds = self.limits.question_seconds
             async with self._turn:
                 return await perform({"verb": question, "options": options}, self.limits, seconds)
@@ -90,7 +90,7 @@ def _state(request: Request) -> State:
 
 ServerState = Annotated[State, Depends(_state)]
 Id = Annotated[str, Path(min_length=1, max_length=64)]
-Answer = dict[str, Any]
+Answer = dict[str, object]
 
 
 @router.get("/health")
@@ -212,7 +212,7 @@ async def open_report(
     """Check a ``report.json`` and keep it as a page."""
     rendered = await state.ask(request, "report", report)
     view = secrets.token_urlsafe(16)
-    state.views[view] = rendered["page"], rendered["scripts"]
+    state.views[view] = str(rendered["page"]), str(rendered["scripts"])
     while len(state.views) > state.limits.kept_views:
         del state.views[next(iter(state.views))]
     return {"view": view, "chart": rendered["chart"]}

@@ -24,7 +24,7 @@ import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 
 from memberbound.declarations import AnswerLike, Keywords, Verb
 from memberbound.faces.command_line import VERBS, verb_named
@@ -51,13 +51,13 @@ class Request(TypedDict):
 # ── Short questions ───────────────────────────────────────────────────────────────────────────────
 
 
-def _explain(options: Keywords) -> dict[str, Any]:
+def _explain(options: Keywords) -> dict[str, object]:
     from memberbound.verbs.explain import explain
 
     return explain(**options).to_dict()
 
 
-def _explanation_page(options: Keywords) -> dict[str, Any]:
+def _explanation_page(options: Keywords) -> dict[str, object]:
     """Return an explanation for its page, with the certified upper bound on the ROC."""
     from memberbound.report.answer_charts import explanation_chart
     from memberbound.verbs.explain import explain
@@ -67,7 +67,7 @@ def _explanation_page(options: Keywords) -> dict[str, Any]:
     return _answer_fields(explanation, verb_named("explain")) | {"charts": {"roc": chart}}
 
 
-def _report(options: Keywords) -> dict[str, Any]:
+def _report(options: Keywords) -> dict[str, object]:
     """Render a given ``report.json`` as a page in which only its own script runs.
 
     The nonce of the script is generated here, so nothing in the report can contain it.
@@ -85,7 +85,7 @@ def _report(options: Keywords) -> dict[str, Any]:
     }
 
 
-_QUESTIONS: dict[str, Callable[[Keywords], dict[str, Any]]] = {
+_QUESTIONS: dict[str, Callable[[Keywords], dict[str, object]]] = {
     "explain": _explain,
     "explain page": _explanation_page,
     "report": _report,
@@ -104,7 +104,7 @@ JOBS = tuple(name for name in VERBS if name not in _NO_JOBS)
 
 def run_verb(
     name: str, table: str | None, options: Keywords, progress: SendProgress
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Run a verb and return ``{"result", "charts", "summary"}``; exceptions propagate."""
     from joblib import parallel_config
 
@@ -136,7 +136,7 @@ def run_verb(
     return _answer_fields(answer, verb) | {"charts": charts}
 
 
-def _answer_fields(answer: AnswerLike, verb: Verb) -> dict[str, Any]:
+def _answer_fields(answer: AnswerLike, verb: Verb) -> dict[str, object]:
     """Return the dictionary of an answer, and its summary in blocks."""
     summary = blocks(answer.summary(), measures=verb.measures)
     return {"result": answer.to_dict(), "summary": summary}
@@ -192,7 +192,7 @@ class Events:
         self.write({"progress": {"done": done, "total": total, "label": label}})
 
 
-def _answer(request: Request, progress: SendProgress) -> dict[str, Any]:
+def _answer(request: Request, progress: SendProgress) -> dict[str, object]:
     """Answer a question, or run a job on files in a private folder."""
     if "folder" not in request:
         return _QUESTIONS[request["verb"]](request["options"])

@@ -11,7 +11,6 @@ import gzip
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any
 
 from memberbound.errors import InputError
 from memberbound.faces.web.limits import format_size
@@ -30,7 +29,7 @@ def inspect(
     sheet: str | None = None,
     most_bytes: int,
     most_columns: int,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the number of rows of a table, and the names and roles of its columns.
 
     Raises:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from memberbound.errors import InputError, MemberboundError
 from memberbound.faces.command_line import verb_named
@@ -39,7 +39,7 @@ class Job:
     data: str | None = None
     state: State = "queued"
     progress: dict[str, object] | None = None
-    answer: dict[str, Any] = field(default_factory=dict)
+    answer: dict[str, object] = field(default_factory=dict)
     error: str | None = None
     files: dict[str, int] = field(default_factory=dict)
     started: float | None = None

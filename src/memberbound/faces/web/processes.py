@@ -71,7 +71,7 @@ async def perform(
     limits: Limits,
     seconds: float,
     progress: Callable[[Event], None] = lambda _: None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Run a request in a new process and return its answer after the process has ended.
 
     ``seconds`` count from the start of the process, which may wait for libraries to load;
@@ -90,7 +90,7 @@ async def perform(
     loop = asyncio.get_running_loop()
     started: asyncio.Future[None] = loop.create_future()
 
-    def converse() -> dict[str, Any]:
+    def converse() -> dict[str, object]:
         try:
             with theirs, _LOCK:
                 process.start()
@@ -148,7 +148,9 @@ async def unless_left(left: Left, work: Coroutine[Any, Any, T]) -> T:
         await asyncio.gather(task, watch, return_exceptions=True)
 
 
-def _answer(stream: Connection, longest: int, progress: Callable[[Event], None]) -> dict[str, Any]:
+def _answer(
+    stream: Connection, longest: int, progress: Callable[[Event], None]
+) -> dict[str, object]:
     """Read events until the answer, or raise the error of the child."""
     while True:
         event = json.loads(stream.recv_bytes(longest))
@@ -157,7 +159,7 @@ def _answer(stream: Connection, longest: int, progress: Callable[[Event], None])
         elif "error" in event:
             raise InputError(str(event["error"]))
         else:
-            answer: dict[str, Any] = event["answer"]
+            answer: dict[str, object] = event["answer"]
             return answer
 
 

@@ -59,7 +59,7 @@ class Upload:
         stem = re.sub(r"[^A-Za-z0-9_-]+", "-", self.name[: -len(ending)]).strip("-")[:60]
         return f"{stem or 'table'}{ending}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the upload for its owner; a model has no rows and no columns."""
         return {name: value for name, value in vars(self).items() if name != "path"}
 

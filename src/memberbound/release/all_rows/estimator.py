@@ -97,7 +97,7 @@ class PrivateEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return self._read(X)
 
     @available_if(_released_has("predict"))
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: ArrayLike) -> NDArray[np.generic]:
         """Predict with the released model."""
         rows = self._rows(X)  # first, because it raises if nothing is fitted
         return np.asarray(self.released_.predict(rows))

@@ -265,7 +265,7 @@ class TrainingRows:
     #: Derived from the fields above and public numbers; never sent or stored.
     cache: dict[str, Any] = field(default_factory=dict)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "cache": {}}
 
     def cuts(self, size: int | None = None) -> list[slice]:

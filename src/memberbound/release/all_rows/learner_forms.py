@@ -166,7 +166,7 @@ def _class_weight(value: Any) -> dict[str, float] | str | None:
     return weights
 
 
-def _boosting_settings(values: dict[str, Any], changes: dict[str, Any]) -> Settings:
+def _boosting_settings(values: dict[str, object], changes: dict[str, object]) -> Settings:
     """Return settings of boosting; scikit-learn's defaults map to those of the private form."""
 
     def within(name: str, value: object, least: int, most: int) -> int:

@@ -224,7 +224,10 @@ class PrivateNetwork(PrivateModel):
 
     @classmethod
     def from_tensors(
-        cls, fields: Mapping[str, Any], tensors: Mapping[str, Any], factory: Callable[..., Module]
+        cls,
+        fields: Mapping[str, Any],
+        tensors: Mapping[str, object],
+        factory: Callable[..., Module],
     ) -> PrivateNetwork:
         """Restore the network from :meth:`to_dict` and :meth:`tensors`.
 

@@ -62,7 +62,14 @@ _NO_CLIP = 1e9
 
 
 def default_training(
-    records: int, eta: float, *, length: int, rank: int | None = None, **given: Any
+    records: int,
+    eta: float,
+    *,
+    length: int,
+    rank: int | None = None,
+    steps: int | None = None,
+    sample_rate: float | None = None,
+    rate: float | None = None,
 ) -> TextTraining:
     """Return settings by a public rule, given the number of records and η.
 
@@ -77,14 +84,13 @@ def default_training(
             f"persons with unit) for eta {eta!r}, got {records}: with fewer the noise drowns what "
             "they say. Collect more, or allow a larger eta."
         )
-    given = {name: value for name, value in given.items() if value is not None}
-    steps = whole_number("steps", given.get("steps", _STEPS), at_least=1)
+    taken = whole_number("steps", _STEPS if steps is None else steps, at_least=1)
     # A noise multiplier of about 1.2: below 1 sampling no longer makes up for smaller noise.
-    least = 0.6 * mu / math.sqrt(steps)
-    sample = given.get("sample_rate", min(1.0, max(_PASSES / steps, least)))
+    least = 0.6 * mu / math.sqrt(taken)
+    sample = min(1.0, max(_PASSES / taken, least)) if sample_rate is None else sample_rate
     usual = next(size for limit, size in _RANKS if records * mu < limit)
     chosen = usual if rank is None else rank
-    return TextTraining(steps, sample, given.get("rate", _RATE), chosen, length)
+    return TextTraining(taken, sample, _RATE if rate is None else rate, chosen, length)
 
 
 def whole_samples(training: TextTraining, *, given: float | None) -> TextTraining:

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import joblib
 import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.attacks.evidence import load_given_model
+from memberbound.declarations import Keywords
 from memberbound.errors import InputError
 from memberbound.files import read_document
 from memberbound.learners.examples import Examples, examples_of
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 _PLACES = ("source", "out", "bounds", "model", "nonmembers")
 
 
-def check_question(options: Mapping[str, Any]) -> Question:
+def check_question(options: Mapping[str, object]) -> Question:
     """Return validated options, with defaults for missing ones."""
     values = dict(options)
     columns = values.get("columns")
@@ -53,7 +54,7 @@ def check_question(options: Mapping[str, Any]) -> Question:
     return parse_as(Question, values, "")
 
 
-def read_configuration(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_configuration(path: str | os.PathLike[str]) -> Keywords:
     """Return the options of a YAML file: names of the study's options, ``source`` and ``out``.
 
     Relative paths in it are relative to the file.

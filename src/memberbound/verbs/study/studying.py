@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from memberbound.answers import INTERNAL, Answer
 from memberbound.declarations import (
@@ -17,6 +17,7 @@ from memberbound.declarations import (
     DatabaseTable,
     Encoding,
     Force,
+    Keywords,
     LearnerName,
     Names,
     Option,
@@ -312,7 +313,7 @@ def study(
         return Study(report, None if folder is None else str(folder), tuple(map(str, files)))
 
 
-def _check_target(source: object, options: dict[str, Any]) -> None:
+def _check_target(source: object, options: Keywords) -> None:
     """Refuse options that do not fit the table; the embedded table has its own target."""
     target = options.setdefault("target", EMBEDDED_TARGET if source is None else None)
     if target is None:
