@@ -95,7 +95,7 @@ class computed(cached_property[T]):  # noqa: N801 (used as ``property`` is)
 @dataclass(frozen=True)
 class _Key:
     name: str
-    hint: Any
+    hint: object
     inline: bool
     omit_empty: bool
 
@@ -136,7 +136,7 @@ def sides_of_class(cls: type) -> Sides:
     return sides
 
 
-def _sides(hint: Any, where: str) -> Side | Sides | None:
+def _sides(hint: object, where: str) -> Side | Sides | None:
     """Return the sides of the numbers in a type; ``where`` appears in the error message."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:

@@ -29,7 +29,7 @@ import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from memberbound.errors import InputError, MemberboundError
 
@@ -143,7 +143,7 @@ def read_document(
         raise InputError(f"{name} must be {kind}, got {file.name!r}: {first}.") from None
 
 
-def _without_repeats(pairs: list[tuple[Any, object]]) -> dict[object, object]:
+def _without_repeats(pairs: list[tuple[object, object]]) -> dict[object, object]:
     """Return the pairs as a mapping; refuse duplicate keys."""
     mapping: dict[object, object] = {}
     for name, value in pairs:
@@ -169,8 +169,10 @@ def _yaml_value(text: str, words: bool) -> object:
                 raise ValueError("aliases are not allowed")
             return super().compose_node(parent, index)
 
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        def construct_mapping(
+            self, node: yaml.MappingNode, deep: bool = False
+        ) -> dict[object, object]:
+            mapping: dict[object, object] = super().construct_mapping(node, deep)
             _without_repeats([(self.construct_object(key, deep=True), 0) for key, _ in node.value])
             return mapping
 

@@ -73,7 +73,7 @@ class View:
 
 
 #: Scores of all records of a view, higher for members.
-OwnAttack = Callable[[View], Any]
+OwnAttack = Callable[[View], object]
 
 
 def as_attacks(chosen: Iterable[str | OwnAttack]) -> list[str | Attack]:

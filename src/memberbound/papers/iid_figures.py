@@ -19,7 +19,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -390,7 +390,9 @@ class Digits:
         return cls(*_check_images("train", x, y), *_check_images("test", x0, y0))
 
 
-def _check_images(part: str, images: NDArray[Any], labels: NDArray[Any]) -> tuple[Single, Whole]:
+def _check_images(
+    part: str, images: NDArray[np.uint8], labels: NDArray[np.generic]
+) -> tuple[Single, Whole]:
     """Return images as rows in [0, 1], and labels as whole numbers from 0 to 9."""
     if images.dtype != np.uint8 or images.ndim != 3 or len(images) == 0:
         raise InputError(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,7 +89,7 @@ def read_hierarchy(source: str | Path | Mapping[str, object]) -> Ancestors:
 
 
 def _leaves(
-    tree: Mapping[Any, object], above: tuple[object, ...]
+    tree: Mapping[object, object], above: tuple[object, ...]
 ) -> Iterator[tuple[object, tuple[object, ...]]]:
     for name, inside in tree.items():
         if isinstance(inside, Mapping):

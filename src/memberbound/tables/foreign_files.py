@@ -21,13 +21,13 @@ import json
 import math
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from memberbound.errors import InputError
 from memberbound.tables.engine import identifier, literal, one_sentence
@@ -35,6 +35,8 @@ from memberbound.threads import no_warnings
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from openpyxl import Workbook
+    from openpyxl.cell import Cell
 
 T = TypeVar("T")
 Row = tuple[object, ...]
@@ -86,7 +88,7 @@ def _package(name: str, path: Path) -> ModuleType:
 # ── Cells with types of their own ─────────────────────────────────────────────────────────────────
 
 
-def _pick(book: Any, sheet: str | None, path: Path) -> str:
+def _pick(book: Workbook, sheet: str | None, path: Path) -> str:
     """Return the sheet to read: the one named, or the only one that has a first row."""
     names = book.sheetnames
     if sheet is not None:
@@ -144,7 +146,7 @@ def _sheet(path: Path, sheet: str | None) -> tuple[list[str], Rows]:
     return names, rows
 
 
-def _next_row(rows: Iterator[Any], path: Path) -> Row | None:
+def _next_row(rows: Iterator[tuple[Cell, ...]], path: Path) -> Row | None:
     """Return the cells of the next row; one that holds an error, or no date, is missing."""
     with no_warnings:  # a warning would depend on a record
         try:
@@ -363,7 +365,10 @@ def _date_format(form: str, ending: str) -> _DateFormat | None:
 
 
 def _apply_declaration(
-    values: list[Any], kind: str, date: _DateFormat | None, labels: dict[Any, str]
+    values: Sequence[float | str | None],
+    kind: str,
+    date: _DateFormat | None,
+    labels: Mapping[float, str],
 ) -> pa.Array:
     """Return a column by what the file declares about it: type, format of dates, value labels."""
     import pyarrow as pa

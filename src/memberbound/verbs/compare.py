@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from memberbound.answers import INTERNAL, Answer, EstimateOf, Lower, Sided, Upper, computed
 from memberbound.declarations import Option
@@ -107,7 +107,7 @@ class Comparison(Answer):
         return self.before.data.sha256 == self.after.data.sha256
 
     @computed
-    def settings(self) -> Annotated[dict[str, tuple[Any, Any]], Sided("given")]:
+    def settings(self) -> Annotated[dict[str, tuple[object, object]], Sided("given")]:
         """Changed options: name → value before and after."""
         then, now = asdict(self.before.question), asdict(self.after.question)
         return {name: (then.get(name), now[name]) for name in now if then.get(name) != now[name]}

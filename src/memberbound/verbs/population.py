@@ -638,7 +638,7 @@ def _mechanism(question: _Question, points: FloatArray) -> tuple[ExponentialMech
     return ExponentialMechanism(l2_losses(values, points), size, epsilon, sensitivity), moved
 
 
-def _matrix(source: Any, encoding: str | None) -> FloatArray:
+def _matrix(source: object, encoding: str | None) -> FloatArray:
     """Read the candidates from an all-numeric table."""
     if source is None:
         raise InputError("the exponential mechanism needs candidates.")

@@ -271,7 +271,9 @@ def _category_texts(table: OpenTable, name: str) -> list[str]:
 # ── Answers ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _describe_statistic(release: Release, selection: Selection, statistic: Any) -> HalfProtection:
+def _describe_statistic(
+    release: Release, selection: Selection, statistic: object
+) -> HalfProtection:
     notes = [*selection.notes, *_fit_notes(release.calibration)]
     if statistic == "covariance":
         notes.append("the covariance is taken about the population's mean, which is public here")

@@ -22,6 +22,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from memberbound.errors import InputError, MemberboundError
@@ -163,7 +164,7 @@ def _answer(
             return answer
 
 
-def _kill(process: Any) -> None:
+def _kill(process: BaseProcess) -> None:
     """Kill a child and its process group, if the system supports groups."""
     if process.pid is not None:
         if hasattr(os, "killpg"):

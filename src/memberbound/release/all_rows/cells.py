@@ -99,7 +99,9 @@ class NumberCells:
         """Return the cell of every value; numbers beyond the ends count as the ends."""
         return self._cells.cell_of(values)
 
-    def draw(self, first: IntArray, last: IntArray, draws: np.random.Generator) -> pd.Series[Any]:
+    def draw(
+        self, first: IntArray, last: IntArray, draws: np.random.Generator
+    ) -> pd.Series[object]:
         """Draw a value from every run of cells, first to last.
 
         If there are texts, numbers become texts too: a column has one type.
@@ -120,7 +122,7 @@ class NumberCells:
 
     def _numbers(
         self, first: IntArray, last: IntArray, draws: np.random.Generator
-    ) -> pd.Series[Any]:
+    ) -> pd.Series[object]:
         import pandas as pd
 
         edges = np.array(self.edges)
@@ -144,7 +146,7 @@ class NumberCells:
             numbers = np.round(numbers, decimals)
         return pd.Series(np.where(gone, np.nan, numbers))
 
-    def _dates(self, days: FloatArray) -> pd.Series[Any]:
+    def _dates(self, days: FloatArray) -> pd.Series[object]:
         import pandas as pd
 
         if "%" in self.form or self.writing == "day":
@@ -198,7 +200,9 @@ class CategoryCells:
         """Return the cell of every value."""
         return self._cells.cell_of(values)
 
-    def draw(self, first: IntArray, last: IntArray, draws: np.random.Generator) -> pd.Series[Any]:
+    def draw(
+        self, first: IntArray, last: IntArray, draws: np.random.Generator
+    ) -> pd.Series[object]:
         """Return the labels of cells."""
         import pandas as pd
 
@@ -356,7 +360,9 @@ def _edges(
 # ── Back to the types that the table had ──────────────────────────────────────────────────────────
 
 
-def cast_to_declared(column: pd.Series[Any], kind: object, form: Form = "any") -> pd.Series[Any]:
+def cast_to_declared(
+    column: pd.Series[object], kind: object, form: Form = "any"
+) -> pd.Series[object]:
     """Cast drawn values to a declared type, or return them unchanged if it cannot hold them.
 
     Numbers are written with a decimal comma if that is the declared decimal mark.

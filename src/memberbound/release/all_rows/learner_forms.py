@@ -152,7 +152,7 @@ def settings_of(learner: Any) -> Settings:
     return Settings(penalty, bool(values["fit_intercept"]), class_weight=weights)
 
 
-def _class_weight(value: Any) -> dict[str, float] | str | None:
+def _class_weight(value: object) -> dict[str, float] | str | None:
     """Return class weights by label."""
     if value is None or (isinstance(value, str) and value == "balanced"):
         return value

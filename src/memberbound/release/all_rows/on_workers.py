@@ -14,7 +14,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,9 @@ class _Failure:
         return (InputError if self.refused else MemberboundError)(self.sentence)
 
 
-def _run_on_worker(function: Callable[..., Any], shard: Any, arguments: tuple[Any, ...]) -> Any:
+def _run_on_worker(
+    function: Callable[..., object], shard: object, arguments: tuple[object, ...]
+) -> object:
     """Return ``function(shard, *arguments)``, or its failure: dask would log the shard."""
     if isinstance(shard, _Failure):
         return shard
@@ -60,32 +62,41 @@ def _run_on_worker(function: Callable[..., Any], shard: Any, arguments: tuple[An
         return _Failure(f"a worker failed ({type(problem).__name__}).", False)
 
 
+class _OnWorkers(Protocol):
+    """Shards on workers, whatever is in them."""
+
+    def futures(self) -> list[object]: ...
+
+
 @dataclass(eq=False, repr=False)
 class WorkerShards(Shards[T]):
     """Shards kept on the workers of a cluster: a function's results for other shards."""
 
     cluster: Cluster
-    before: WorkerShards[Any] | list[Any]
+    before: _OnWorkers | Sequence[object]
     function: Callable[..., T]
-    arguments: tuple[Any, ...] = ()
-    _futures: list[Any] = field(default_factory=list)
+    arguments: tuple[object, ...] = ()
+    _futures: list[object] = field(default_factory=list)
     _client: object = None
 
     def __iter__(self) -> Iterator[T]:
         raise InputError("rows on workers do not come here; leave scheduler out.")
 
-    def futures(self) -> list[Any]:
+    def futures(self) -> list[object]:
         """Return a future for every shard, resubmitted after a lost connection."""
         client = self.cluster.client
         if self._client is not client:
-            before = self.before if isinstance(self.before, list) else self.before.futures()
+            before = self.before if isinstance(self.before, Sequence) else self.before.futures()
             self._futures = self._submit(self.function, before, [self.arguments] * len(before))
             self._client = client
         return self._futures
 
     def _submit(
-        self, function: Callable[..., Any], shards: list[Any], arguments: Sequence[tuple[Any, ...]]
-    ) -> list[Any]:
+        self,
+        function: Callable[..., object],
+        shards: Sequence[object],
+        arguments: Sequence[tuple[object, ...]],
+    ) -> list[object]:
         with no_warnings:  # dask warns of large tasks
             return [
                 self.cluster.client.submit(_run_on_worker, function, shard, own, pure=False)
@@ -103,13 +114,13 @@ class WorkerShards(Shards[T]):
         return sum_results(self.gather(function, [arguments] * len(self.futures())))
 
     def gather(
-        self, function: Callable[..., Total], arguments: Sequence[tuple[Any, ...]]
+        self, function: Callable[..., Total], arguments: Sequence[tuple[object, ...]]
     ) -> list[Total]:
         """Return ``function(shard, *own)`` for every shard, with the shard's own arguments."""
         for _ in range(_LOSSES):
             try:
                 futures = self._submit(function, self.futures(), arguments)
-                results: list[Any] = self.cluster.client.gather(futures)
+                results: list[Total | _Failure] = self.cluster.client.gather(futures)
             except LOST:
                 self.cluster.reconnect()
                 continue
@@ -118,10 +129,12 @@ class WorkerShards(Shards[T]):
                     f"the workers of {self.cluster.address} did not finish their task "
                     f"({type(problem).__name__}), perhaps for lack of memory."
                 ) from None
+            done: list[Total] = []
             for result in results:
                 if isinstance(result, _Failure):
                     raise result.error()
-            return results
+                done.append(result)
+            return done
         raise MemberboundError(f"the cluster at {self.cluster.address} was lost repeatedly.")
 
 
@@ -151,7 +164,10 @@ class _ColumnShards(Shards[Records]):
 
 
 def _call_with_columns(
-    shard: Records, names: tuple[str, ...], function: Callable[..., U], arguments: tuple[Any, ...]
+    shard: Records,
+    names: tuple[str, ...],
+    function: Callable[..., U],
+    arguments: tuple[object, ...],
 ) -> U:
     return function(shard.select(names), *arguments)
 
@@ -237,8 +253,8 @@ def spread_records(
     Edge cases: a table in memory is split into shards that are sent to the workers.
     """
     workers, path = _check_workers(cluster), table.path
-    shards: list[Any]
-    read: Callable[[Any], Records]
+    shards: Sequence[object]
+    read: Callable[..., Records]
     if isinstance(table, MemoryTable):
         here = read_records(table, forms, columns=names)
         rows, types, read = here.rows, here.types, copy

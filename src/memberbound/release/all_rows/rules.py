@@ -104,7 +104,7 @@ class Derivation:
     source: str
     edges: tuple[float, ...]
     keys: tuple[str, ...]
-    outcomes: tuple[Any, ...]
+    outcomes: tuple[object, ...]
     #: Form of the column's real values.
     form: Form = "any"
 
@@ -125,7 +125,7 @@ class Derivation:
         labels = [label or text for (_, label), text in zip(outcomes, given, strict=True)]
         return CodedValues(codes, np.array([number for number, _ in outcomes]), labels)
 
-    def series(self, source: Values) -> pd.Series[Any]:
+    def series(self, source: Values) -> pd.Series[object]:
         """Return the derived values as a column: whole numbers, numbers or texts."""
         import pandas as pd
 
@@ -329,7 +329,9 @@ class _Rows:
         self.put(order.second, mask, raised, labels)
 
 
-def _put(column: pd.Series[Any], mask: Mask, number: Any, label: Any, form: Form) -> pd.Series[Any]:
+def _put(
+    column: pd.Series[object], mask: Mask, number: Any, label: Any, form: Form
+) -> pd.Series[object]:
     """Replace values of a column at some rows, by one value or one per row.
 
     Edge cases: a column of numbers or times becomes one of texts where it cannot hold a value.

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ from memberbound.threads import ONE_AT_A_TIME, no_warnings
 
 if TYPE_CHECKING:
     from torch.nn import Module
+    from transformers import PreTrainedTokenizerBase
 
 #: Characters of a document that are read per token of the length: a rule of the document alone.
 _CHARACTERS = 32
@@ -124,14 +125,18 @@ def fingerprint(folder: Path) -> str:
     return found.hexdigest()
 
 
-def tokenize_records(tokenizer: Any, documents: Documents, length: int) -> TextRecords:
+def tokenize_records(
+    tokenizer: PreTrainedTokenizerBase, documents: Documents, length: int
+) -> TextRecords:
     """Return the token ids of secret documents."""
     return TextRecords(
         encode_documents(tokenizer, documents.texts, length), length, documents.starts
     )
 
 
-def encode_documents(tokenizer: Any, texts: Sequence[str], length: int) -> list[NDArray[np.int64]]:
+def encode_documents(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], length: int
+) -> list[NDArray[np.int64]]:
     """Return the token ids of documents, cut to ``length``: a function of each document alone."""
     start = tokenizer.bos_token_id
     head = [] if start is None else [int(start)]
@@ -161,7 +166,7 @@ class Canaries:
         return replace(documents, texts=[*documents.texts, *texts], starts=starts)
 
 
-def draw_canaries(tokenizer: Any, count: int, source: RandomSource) -> Canaries:
+def draw_canaries(tokenizer: PreTrainedTokenizerBase, count: int, source: RandomSource) -> Canaries:
     """Draw canaries, texts of random tokens, and their coins."""
     words = source.words(count * (_CANARY_TOKENS + 1)).reshape(count, -1)
     ids = (words[:, 1:] % np.uint64(len(tokenizer))).astype(np.int64)
@@ -311,7 +316,7 @@ class TextRun:
             )
         return self.release(last.mean)
 
-    def canary_scores(self, tokenizer: Any, canaries: Canaries) -> FloatArray:
+    def canary_scores(self, tokenizer: PreTrainedTokenizerBase, canaries: Canaries) -> FloatArray:
         """Return how much every canary's loss fell below the base model's."""
         length, adapted = self.training.length, self.adapted
         coded = TextRecords(encode_documents(tokenizer, canaries.texts, length), length)
