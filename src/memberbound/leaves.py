@@ -16,6 +16,7 @@ LEAVES = {
     "text": "memberbound.release.all_rows.text",
     "text files": "memberbound.release.text_files",
     "workers": "memberbound.release.all_rows.on_workers",
+    "foreign files": "memberbound.tables.foreign_files",
     "onnx": "memberbound.release.onnx_file",
     "evidence": "memberbound.report.evidence",
     "mlflow": "memberbound.report.mlflow_run",

@@ -25,6 +25,7 @@ FILES = {
     ),
     "text files": ("release/text_files.py",),
     "workers": ("release/all_rows/on_workers.py",),
+    "foreign files": ("tables/foreign_files.py",),
     "onnx": ("release/onnx_file.py",),
     "evidence": ("report/evidence.py",),
     "mlflow": ("report/mlflow_run.py",),

@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.learners.learner import Labels, Task
+from memberbound.learners.raw_rows import as_columns, check_columns, list_names
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.cells import MISSING
-from memberbound.tables.columns import NumberValues, Values
+from memberbound.tables.columns import Values
 from memberbound.tables.opening import use_table
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.recipe import labels_of
-from memberbound.tables.records import Records, read_records
 from memberbound.tables.roles import Roles, Selection
-from memberbound.tables.spelling import Form
 from memberbound.tables.table import Columns, Table
 
 if TYPE_CHECKING:
@@ -199,95 +198,6 @@ def _class_values(table: Table, target: str, codes: Labels, *, number: bool) -> 
 
 
 # ── New rows for a model: the columns of its table, encoded like the population ───────────────────
-#
-# New rows must have the training columns by name, in any order.  Anything that could make a
-# prediction silently wrong (a missing column, text among numbers) is an error; anything harmless
-# (extra columns, missing values, new categories) is a notice.
-
-#: Maximum number of names in a notice before "and … more".
-_LISTED = 5
-
-
-def as_columns(source: object) -> dict[str, list[object]] | None:
-    """Return the columns of named rows (a mapping, a series, a list of mappings), else None."""
-    if hasattr(source, "to_dict") and not hasattr(source, "columns"):  # a pandas row
-        source = source.to_dict()
-    if isinstance(source, Mapping):
-        several = [isinstance(value, list | tuple | np.ndarray) for value in source.values()]
-        if any(several) and not all(several):
-            raise InputError("a mapping must hold one value per column, or a list per column.")
-        columns = {
-            str(name): list(value) if any(several) else [value] for name, value in source.items()
-        }
-        if len({len(values) for values in columns.values()}) != 1:
-            raise InputError("a mapping must hold columns of equal length, and at least one.")
-        return columns
-    if isinstance(source, list) and source and all(isinstance(row, Mapping) for row in source):
-        names = dict.fromkeys(name for row in source for name in row)
-        return {str(name): [row.get(name) for row in source] for name in names}
-    return None
-
-
-def raw_records(
-    source: object,
-    columns: tuple[str, ...],
-    forms: Mapping[str, Form],
-    *,
-    ignore: str | None = None,
-    database_table: str | None = None,
-    encoding: str | None = None,
-    strict: bool = False,
-) -> tuple[Records, tuple[str, ...]]:
-    """Return raw columns of a table for a model of secret rows, and notices.
-
-    An absent column is filled with missing values, unless ``strict``; at least one column must be
-    present.
-    """
-    named = as_columns(source)
-    if isinstance(source, np.ndarray) and source.shape in ((len(columns),), (1, len(columns))):
-        named = dict(zip(columns, source.reshape(-1, 1).tolist(), strict=True))
-    elif isinstance(source, np.ndarray) and source.ndim == 2 and source.shape[1] == len(columns):
-        # An array without names has its columns in order.
-        named = dict(zip(columns, source.T, strict=True))
-    if named is None:
-        records = read_records(source, forms, database_table=database_table, encoding=encoding)
-    else:
-        values: dict[str, Values] = {
-            n: Values.of(named[n], forms.get(n, "any")) for n in columns if n in named
-        }
-        values |= dict.fromkeys(named.keys() - values.keys(), NumberValues(np.zeros(0)))
-        records = Records(values, len(next(iter(named.values()))), "the table")
-    names = list(records.columns)
-    present = tuple(name for name in columns if name in names)
-    needed = columns if strict or not present else present
-    notices = _check_columns(needed, names, records.rows, records.name, ignore)
-    absent = [name for name in columns if name not in present]
-    if absent:
-        notices += (f"missing columns count as missing values: {_list_names(absent)}",)
-        gap = NumberValues(np.zeros(records.rows), np.ones(records.rows, dtype=bool))
-        records = replace(records, columns={**records.columns, **dict.fromkeys(absent, gap)})
-    return records.select(columns), notices
-
-
-def _check_columns(
-    columns: tuple[str, ...], names: list[str], rows: int, name: str, ignore: str | None
-) -> tuple[str, ...]:
-    """Refuse a table without the model's columns; return notices about extra ones."""
-    missing = [c for c in columns if c not in names]
-    if missing:
-        raise InputError(
-            f"{name} must have every column that the model takes; {_list_names(missing)} "
-            f"{'is' if len(missing) == 1 else 'are'} missing. It has {_list_names(names)}."
-        )
-    twice = [c for c in columns if names.count(c) > 1]
-    if twice:
-        raise InputError(f"{name} must have each column once, got {twice[0]!r} twice.")
-    if rows == 0:
-        raise InputError(f"{name} must hold at least one row, got none.")
-    extra = [c for c in names if c not in columns and c != ignore]
-    if not extra:
-        return ()
-    return (f"columns that the model does not know are ignored: {_list_names(extra)}",)
 
 
 def encode_rows(
@@ -320,7 +230,7 @@ def encode_rows(
         with use_table(source, database_table, encoding=encoding) as table:
             frame, name = table.frame, table.name
     names = [str(c) for c in frame.columns]
-    notes = list(_check_columns(columns, names, len(frame), name, ignore))
+    notes = list(check_columns(columns, names, len(frame), name, ignore))
     frame = frame.set_axis(names, axis=1)[list(columns)].reset_index(drop=True)
     numbers, others = (list(encoder.transformers_[index][2]) for index in (0, 1))
     forms = encoder.named_transformers_["numbers"][0].kw_args["forms"] if numbers else {}
@@ -347,7 +257,7 @@ def encode_rows(
         new = np.array([label not in known for label in labels])[codes]
         if new.any():
             words = dict.fromkeys(np.array(labels, dtype=object)[codes][new].tolist())
-            shown = _list_names(["a missing value" if n == MISSING else repr(n) for n in words])
+            shown = list_names(["a missing value" if n == MISSING else repr(n) for n in words])
             note = (
                 f"{column!r} holds in {_rows(new)} what the table that the model was trained on "
                 f"never had ({shown})"
@@ -362,8 +272,3 @@ def encode_rows(
 def _rows(which: NDArray[np.bool_]) -> str:
     count = int(which.sum())
     return f"{count} row{'' if count == 1 else 's'}"
-
-
-def _list_names(names: list[str]) -> str:
-    more = len(names) - _LISTED
-    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -11,17 +11,19 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.learners.examples import Examples
 from memberbound.learners.learner import Labels
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import decimals
 from memberbound.tables.columns import Values
 from memberbound.threads import no_warnings, one_thread
+
+if TYPE_CHECKING:
+    from memberbound.learners.examples import Examples
 
 #: Scores of a model by name; the first is the main one.
 ModelScores = dict[str, float]

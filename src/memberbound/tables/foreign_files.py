@@ -27,10 +27,11 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from memberbound.errors import InputError
 from memberbound.tables.engine import identifier, literal, one_sentence
+from memberbound.tables.source import pick_table
 from memberbound.threads import no_warnings
 
 if TYPE_CHECKING:
@@ -38,16 +39,13 @@ if TYPE_CHECKING:
     from openpyxl import Workbook
     from openpyxl.cell import Cell
 
-T = TypeVar("T")
 Row = tuple[object, ...]
 #: Gives the rows from the first one on, every time it is called.
 Rows = Callable[[], Iterator[Row]]
 
-_SHEETS = (".xlsx", ".xlsm")
 #: Ending → the function of pyreadstat that reads it.
 _STATISTICS = {".dta": "dta", ".sav": "sav", ".zsav": "sav", ".por": "por"}
 _STATISTICS |= {".sas7bdat": "sas7bdat", ".xpt": "xport"}
-FOREIGN_ENDINGS = (*_SHEETS, *_STATISTICS)
 _STATA_SAS, _SPSS = dt.date(1960, 1, 1), dt.date(1582, 10, 14)
 #: Format of dates, by how it begins → its unit in seconds and the day it counts from.
 _STATA_DATES = {"%td": (86_400.0, _STATA_SAS), "%tc": (1e-3, _STATA_SAS)}
@@ -279,27 +277,6 @@ def sqlite_rows(
         select(f"SELECT {', '.join(expressions)} FROM {name}"),
         [partial(_literal, text=_stores_text(kind)) for kind in declared.values()],
     )
-
-
-def pick_table(path: Path, table: str | None, tables: dict[str, tuple[T, bool]]) -> T:
-    """Return the named table of a database, or its only one; each comes with whether it is stored.
-
-    Views and virtual tables run queries of the file, which may come from a stranger.
-    """
-    stored = {name: location for name, (location, is_stored) in tables.items() if is_stored}
-    names = ", ".join(map(repr, stored)) or "no stored table at all"
-    if table is not None:
-        if table in tables and table not in stored:
-            raise InputError(
-                f"table must be a stored table of {path}, got the view {table!r}, which could read "
-                "other files. Store what it shows: CREATE TABLE new AS SELECT * FROM it."
-            )
-        if table not in stored:
-            raise InputError(f"{path} has no table {table!r}; it has {names}.")
-        return stored[table]
-    if len(stored) != 1:
-        raise InputError(f"table must name one table of {path}, which has {names}.")
-    return next(iter(stored.values()))
 
 
 def _stores_text(declared: str) -> bool:

@@ -54,9 +54,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from memberbound.errors import InputError
+from memberbound.leaves import load_leaf
 from memberbound.tables.csv_files import CsvFormat, csv_view, is_csv
 from memberbound.tables.engine import (
     BATCH_ROWS,
@@ -66,12 +67,6 @@ from memberbound.tables.engine import (
     one_sentence,
 )
 from memberbound.tables.exact import exact_schema, from_pandas, lossless_expressions
-from memberbound.tables.foreign_files import (
-    FOREIGN_ENDINGS,
-    foreign_rows,
-    pick_table,
-    sqlite_rows,
-)
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -81,12 +76,16 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from numpy.typing import NDArray
 
+T = TypeVar("T")
+
 _PARQUET = (".parquet", ".pq")
 _ARROW = (".arrow", ".feather", ".ipc", ".arrows")
 #: Files of which a range of rows can be read.
 COLUMN_FILES = (*_PARQUET, *_ARROW)
 _DATABASE = (".duckdb", ".ddb", ".db", ".sqlite", ".sqlite3")
 _SQLITE = b"SQLite format 3"
+#: Formats of other programs, which the leaf reads.
+FOREIGN_ENDINGS = (".xlsx", ".xlsm", ".dta", ".sav", ".zsav", ".por", ".sas7bdat", ".xpt")
 _KNOWN = (
     ".csv, .tsv (also .gz, .zst, .xz, .bz2), .parquet, .arrow, .feather, .npy, .duckdb, .sqlite, "
     ".xlsx, .dta, .sav, .sas7bdat"
@@ -154,6 +153,27 @@ def file_view(
     return _typed_view(engine, path, table, secret=secret), None
 
 
+def pick_table(path: Path, table: str | None, tables: dict[str, tuple[T, bool]]) -> T:
+    """Return the named table of a database, or its only one; each comes with whether it is stored.
+
+    Views and virtual tables run queries of the file, which may come from a stranger.
+    """
+    stored = {name: location for name, (location, is_stored) in tables.items() if is_stored}
+    names = ", ".join(map(repr, stored)) or "no stored table at all"
+    if table is not None:
+        if table in tables and table not in stored:
+            raise InputError(
+                f"table must be a stored table of {path}, got the view {table!r}, which could read "
+                "other files. Store what it shows: CREATE TABLE new AS SELECT * FROM it."
+            )
+        if table not in stored:
+            raise InputError(f"{path} has no table {table!r}; it has {names}.")
+        return stored[table]
+    if len(stored) != 1:
+        raise InputError(f"table must name one table of {path}, which has {names}.")
+    return next(iter(stored.values()))
+
+
 def _typed_view(engine: Engine, path: Path, table: str | None, *, secret: bool) -> str:
     """Return a view of a file with typed values."""
     suffix = path.suffix.lower()
@@ -162,9 +182,13 @@ def _typed_view(engine: Engine, path: Path, table: str | None, *, secret: bool) 
     if suffix in _DATABASE:
         if not _magic(path).startswith(_SQLITE):
             return _duckdb(engine, path, table)
-        return engine.write_batches(*sqlite_rows(path, table, secret=secret), secret=secret)
+        return engine.write_batches(
+            *load_leaf("foreign files").sqlite_rows(path, table, secret=secret), secret=secret
+        )
     if suffix in FOREIGN_ENDINGS:
-        return engine.write_batches(*foreign_rows(path, table, secret=secret), secret=secret)
+        return engine.write_batches(
+            *load_leaf("foreign files").foreign_rows(path, table, secret=secret), secret=secret
+        )
     _refuse_inner_table(path, table)
     if suffix in _PARQUET:
         return _parquet(engine, [path], secret=secret)

@@ -22,8 +22,7 @@ from memberbound.faces.web.child import INPUTS, OUTPUTS, SCRATCH, Request
 from memberbound.faces.web.limits import Limits, format_size
 from memberbound.faces.web.processes import Left, RefusedError, perform, unless_left
 from memberbound.files import codec_named
-from memberbound.tables.foreign_files import FOREIGN_ENDINGS
-from memberbound.tables.source import CONVERSIONS
+from memberbound.tables.source import CONVERSIONS, FOREIGN_ENDINGS
 
 _TEXTS = (".csv", ".tsv", ".csv.gz")
 _WORKBOOKS = (".xlsx", ".xlsm")

@@ -13,8 +13,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from memberbound.errors import InputError
-from memberbound.learners.examples import as_columns
 from memberbound.learners.learner import Labels
+from memberbound.learners.raw_rows import as_columns
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.bounds import Bounds, forms_of, read_bounds

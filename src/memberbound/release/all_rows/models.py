@@ -13,8 +13,8 @@ from typing import Any, Self
 import numpy as np
 
 from memberbound.errors import InputError, one_of
-from memberbound.learners.examples import raw_records
 from memberbound.learners.learner import Labels
+from memberbound.learners.raw_rows import raw_records
 from memberbound.learners.trained import available_if
 from memberbound.leaves import load_leaf
 from memberbound.numerics.rounding import FloatArray
