@@ -386,7 +386,7 @@ ELSEWHERE = {
     "release/all_rows/cells.py": "a number of cells",
     "release/all_rows/number_laws.py": "a number of cells",
     "report/drawing.py": "pixels",
-    "tables/coarsening.py": "edges of bins, part of a recipe",
+    "tables/ladders.py": "edges of bins, part of a recipe",
     "subset/mixtures.py": "an integer weight",
     "numerics/decimal_normal.py": "a recomputed number, rounded up in decimals",
     "release/verification.py": "numbers of checks, which the checks themselves compare exactly",

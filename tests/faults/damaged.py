@@ -383,7 +383,7 @@ def _recipe_of(path: Path) -> object:
 _READERS = {
     "bounds": "memberbound.release.all_rows.bounds:read_bounds",
     "config": "memberbound.verbs.study.question:read_configuration",
-    "hierarchy": "memberbound.tables.coarsening:read_hierarchy",
+    "hierarchy": "memberbound.tables.ladders:read_hierarchy",
     "history": "memberbound.dp:dp_sgd_from_history",
     "recipe": "faults.damaged:_recipe_of",
     "report": "memberbound.report.model:read",

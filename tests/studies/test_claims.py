@@ -16,8 +16,8 @@ from memberbound.learners.holdout import HoldoutScore, Predictions, holdout_scor
 from memberbound.learners.names import learner_from_name
 from memberbound.report.model import Question, Remedy, SandwichRow
 from memberbound.verbs.study import running, steps
+from memberbound.verbs.study.findings import Finding, table_promise
 from memberbound.verbs.study.question import StudyData
-from memberbound.verbs.study.steps import Finding, table_promise
 from memberbound.verbs.study.studying import study
 from memberbound.verbs.study.verdict import remedies, verdict
 

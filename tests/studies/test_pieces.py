@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from memberbound.attacks.learner_audit import mean_roc, worst_accuracy
 from memberbound.games import SubsetGame
-from memberbound.verbs.study.steps import _accuracy
+from memberbound.verbs.study.findings import _accuracy
 
 unit = st.floats(0, 1)
 

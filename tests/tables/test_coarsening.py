@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memberbound.errors import InputError
-from memberbound.tables.coarsening import (
+from memberbound.tables.ladders import (
     column_ladder,
     frequent_groups,
     quantile_edges,

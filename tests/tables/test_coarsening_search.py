@@ -9,11 +9,11 @@ import pytest
 from memberbound.errors import InputError
 from memberbound.tables.coarsening import (
     Search,
-    column_ladder,
     entropy_estimate,
     prediction_information,
     smallest_safe_count,
 )
+from memberbound.tables.ladders import column_ladder
 from memberbound.tables.recipe import Bins, Drop, Keep
 from memberbound.verbs.harden import harden
 

@@ -51,16 +51,9 @@ from memberbound.quantities import (
     significant,
     vacuous,
 )
-from memberbound.tables.coarsening import (
-    FrontierPoint,
-    Levels,
-    Search,
-    Wish,
-    cell_profile,
-    choose,
-    read_hierarchy,
-)
+from memberbound.tables.coarsening import FrontierPoint, Levels, Search, Wish, cell_profile, choose
 from memberbound.tables.columns import Values
+from memberbound.tables.ladders import read_hierarchy
 from memberbound.tables.opening import path_of, use_table
 from memberbound.tables.public_rows import check_target_role, first_rows
 from memberbound.tables.recipe import Recipe, check_frame

@@ -28,7 +28,8 @@ from memberbound.report.model import (
     StepRecord,
     parse_as,
 )
-from memberbound.verbs.study.steps import GIVEN, STEPS, Context, Finding, Step
+from memberbound.verbs.study.findings import Context, Finding
+from memberbound.verbs.study.steps import GIVEN, STEPS, Step
 from memberbound.verbs.study.verdict import remedies, verdict
 
 REPORT_FILES = ("report.html", "report.json")

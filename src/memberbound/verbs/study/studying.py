@@ -38,6 +38,7 @@ from memberbound.report.model import (
 )
 from memberbound.tables.source import check_file
 from memberbound.verbs.audit_answer import NOT_COMPARABLE
+from memberbound.verbs.study.findings import Context
 from memberbound.verbs.study.question import (
     EMBEDDED_TARGET,
     StudyData,
@@ -46,9 +47,6 @@ from memberbound.verbs.study.question import (
     read_configuration,
 )
 from memberbound.verbs.study.running import REPORT_FILES, StudyProgress, StudyRun, steps_folder
-from memberbound.verbs.study.steps import (
-    Context,
-)
 
 # ── The answer of ``study``: the report, and where it was written ─────────────────────────────────
 

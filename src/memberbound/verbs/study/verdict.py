@@ -28,7 +28,7 @@ from memberbound.report.model import (
     StepId,
     Verdict,
 )
-from memberbound.verbs.study.steps import Finding
+from memberbound.verbs.study.findings import Finding
 
 #: Step → its finding; failed steps have none.
 Findings = Mapping[StepId, Finding]
