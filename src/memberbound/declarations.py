@@ -102,7 +102,7 @@ NumbersByColumn = Annotated[
 ColumnRoles = Annotated[Mapping[str, str], Option("roles", metavar="COL=ROLE,…")]
 Several = Annotated[Sequence[str], Option("several", metavar="NAME")]
 #: A file, or an object in memory.
-Table = Annotated[object, Option("table", metavar="FILE")]
+TableLike = Annotated[object, Option("table", metavar="FILE")]
 DatabaseTable = Annotated[str, Option("text", flag="--table", metavar="NAME", web=False)]
 Encoding = Annotated[str, Option("text", metavar="NAME", web=False)]
 #: A size such as 2GB.

@@ -64,7 +64,7 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from memberbound.answers import Answer, Upper, computed
-from memberbound.declarations import OutputFile, Progress, Table
+from memberbound.declarations import OutputFile, Progress, TableLike
 from memberbound.games import IidGame
 
 
@@ -85,7 +85,7 @@ class Weight(Answer):
 
 
 def weigh(
-    people: Table,
+    people: TableLike,
     *,
     factor: int = 2,
     out: OutputFile | None = None,

@@ -13,7 +13,7 @@ from rich.markup import escape
 from typer.testing import CliRunner
 
 import memberbound
-from memberbound.declarations import Names, Option, Rates, Table, read_verb
+from memberbound.declarations import Names, Option, Rates, TableLike, read_verb
 from memberbound.faces import command_line
 from memberbound.faces.command_line import VERBS, application, command, verb_named
 
@@ -30,7 +30,7 @@ class Answer:
 
 
 def weigh(
-    table: Table,
+    table: TableLike,
     *,
     rows: int | None = None,
     columns: Names | None = None,

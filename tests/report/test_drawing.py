@@ -17,7 +17,7 @@ import pytest
 import memberbound
 from commands import python
 from memberbound.report import answer_charts, charts
-from memberbound.report.drawing import FORMATS, Chart, palette
+from memberbound.report.drawing import PLOT_FORMATS, Chart, palette
 from memberbound.tables.coarsening import FrontierPoint
 from report import sample as reports
 from report.sample import typed
@@ -128,7 +128,7 @@ CHART_COLOURS = (
 )
 
 
-@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("ending", PLOT_FORMATS)
 def test_the_same_chart_gives_the_same_file(ending: str, tmp_path: Path) -> None:
     chart = CHARTS["ceiling"]
     first, second = (chart.save(tmp_path / f"{name}{ending}").read_bytes() for name in "ab")

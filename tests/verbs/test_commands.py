@@ -10,7 +10,7 @@ import pytest
 
 import memberbound
 from commands import command, python
-from memberbound.report.drawing import FORMATS
+from memberbound.report.drawing import PLOT_FORMATS
 from verb_cases import write_files
 
 COMMAND = shutil.which("memberbound", path=sysconfig.get_path("scripts"))
@@ -65,7 +65,7 @@ def test_bad_input_exits_2_with_one_sentence_and_writes_nothing(arguments, folde
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
 
-@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("suffix", PLOT_FORMATS)
 def test_plot_formats(suffix, tmp_path):
     target = tmp_path / f"roc{suffix}"
     done = command("explain", "--gdp", "1", "--plot", target, "--json")

@@ -24,7 +24,7 @@ import numpy as np
 
 from memberbound.curve.lines import segments_from_lines
 from memberbound.curve.segments import (
-    Direction,
+    OneSided,
     exact_segments,
     float_law,
     float_segments,
@@ -365,13 +365,13 @@ class PolygonCurve(TradeoffCurve):
         return fpr, tpr
 
     @cached_property
-    def _ahead(self) -> Direction:
-        return Direction.of(self.loss, self.heavy)
+    def _ahead(self) -> OneSided:
+        return OneSided.of(self.loss, self.heavy)
 
     @cached_property
-    def _behind(self) -> Direction:
+    def _behind(self) -> OneSided:
         # Steepest first either way, so that a curve and its reverse add in the same order.
-        return Direction.of(-self.loss[::-1], self.heavy[::-1])
+        return OneSided.of(-self.loss[::-1], self.heavy[::-1])
 
     def _profile(self, epsilon: FloatArray, *, forward: bool) -> FloatArray:
         return (self._ahead if forward else self._behind).profile(epsilon)

@@ -36,7 +36,7 @@ _BLOCK = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
-class Direction:
+class OneSided:
     """Sums of one profile: segments steeper than 1, and certain outcomes.
 
     ``certain`` is the mass of outcomes that are impossible in the other world, from above; a single
@@ -49,7 +49,7 @@ class Direction:
     steepest: float
 
     @classmethod
-    def of(cls, loss: FloatArray, heavy: FloatArray) -> Direction:
+    def of(cls, loss: FloatArray, heavy: FloatArray) -> OneSided:
         """Keep the segments that count in one direction."""
         atoms = heavy[loss == math.inf]
         total = math.fsum(atoms)

@@ -102,7 +102,7 @@ def _stated(number: float | None) -> float:
     return number
 
 
-def check_certificate(certificate: Mapping[str, object], digest: str) -> Iterator[Check]:
+def recompute_certificate(certificate: Mapping[str, object], digest: str) -> Iterator[Check]:
     """Yield the checks of a certificate against the SHA-256 of its file, in order.
 
     Theorem: X34 (proofs/verification.md, sections 1 to 7).

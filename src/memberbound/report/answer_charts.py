@@ -63,10 +63,10 @@ if TYPE_CHECKING:
     from memberbound.verbs.synthesize import Synthesis
 
 #: Called with how much is done, of how much, and what is being done.
-Progress = Callable[[int, int | None, str], None]
+ChartProgress = Callable[[int, int | None, str], None]
 
 
-def charts_of(answer: Any, table: str | None, progress: Progress) -> dict[str, Chart]:
+def charts_of(answer: Any, table: str | None, progress: ChartProgress) -> dict[str, Chart]:
     """Return every chart that an answer has, by its name.
 
     A chart is made from what an answer has (leaks of rows, a sweep over ε, attacks, the budget of a
@@ -199,7 +199,7 @@ _POINTS = 17
 
 
 def population_chart(
-    answer: PopulationAnswer, seconds: float = math.inf, progress: Progress | None = None
+    answer: PopulationAnswer, seconds: float = math.inf, progress: ChartProgress | None = None
 ) -> Chart | None:
     """Return the success bounds of attackers over ε; nothing where that takes too many seconds."""
     centre = answer.epsilon if 0 < answer.epsilon < math.inf else 1.0

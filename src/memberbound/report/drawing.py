@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-FORMATS = (".png", ".svg", ".pdf")
+PLOT_FORMATS = (".png", ".svg", ".pdf")
 #: From the Okabe–Ito palette, for the figures of the papers.
 BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#555555", "#009E73"
 
@@ -140,8 +140,10 @@ class Chart:
 def check_target(path: str | Path) -> Path:
     """Return the path of a plot that can be written, or refuse it before any work is done."""
     target = Path(path)
-    if target.suffix.lower() not in FORMATS:
-        raise InputError(f"plot must be a file ending in {', '.join(FORMATS)}, got {str(path)!r}.")
+    if target.suffix.lower() not in PLOT_FORMATS:
+        raise InputError(
+            f"plot must be a file ending in {', '.join(PLOT_FORMATS)}, got {str(path)!r}."
+        )
     if not target.parent.is_dir():
         raise InputError(f"plot must be in an existing folder, got {str(path)!r}.")
     if target.is_dir():

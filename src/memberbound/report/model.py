@@ -107,7 +107,7 @@ StepId = Literal[
     "rows", "coarser", "synthetic",
 ]  # fmt: skip
 Level = Literal["safe", "exposed", "unproved", "partial"]
-State = Literal["done", "impossible", "failed", "stopped"]
+StepState = Literal["done", "impossible", "failed", "stopped"]
 RemedyId = Literal["nothing", "rows", "coarser", "synthetic", "noise-every", "noise-other"]
 
 
@@ -322,7 +322,7 @@ class StepRecord:
 
     id: StepId
     title: Name
-    state: State
+    state: StepState
     seconds: Seconds
     error: str | None
     sentence: str | None
@@ -581,7 +581,7 @@ class Report:
         """The baseline of the remedies, for use within a sentence."""
         return "trained as usual" if self.question.model is None else "the given model"
 
-    def steps_in(self, *states: State) -> list[StepRecord]:
+    def steps_in(self, *states: StepState) -> list[StepRecord]:
         """Return the steps that ended in one of these states."""
         return [step for step in self.steps if step.state in states]
 

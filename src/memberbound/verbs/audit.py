@@ -42,7 +42,7 @@ from memberbound.declarations import (
     Option,
     Rates,
     RecordsFile,
-    Table,
+    TableLike,
     command_text,
 )
 from memberbound.errors import InputError, fraction, positive, whole_number
@@ -52,7 +52,7 @@ from memberbound.quantities import NO_LEAK, confident, decimals, percent, signif
 from memberbound.release.all_rows.learner_forms import other_learners, require_form
 from memberbound.release.all_rows.trials import PrivateTraining
 from memberbound.tables.records import read_secret_columns
-from memberbound.tables.table import Table as OpenTable
+from memberbound.tables.table import Table
 from memberbound.verbs.audit_answer import (
     RATES,
     RecordsAnswer,
@@ -160,7 +160,7 @@ class Audit(RecordsAnswer):
 
 
 def audit(
-    members: Table | None = None,
+    members: TableLike | None = None,
     *,
     nonmembers: InputFile | None = None,
     model: InputFile | None = None,
@@ -328,7 +328,7 @@ def audit(
         detail=detail,
     )
     # A study passes an open table and works out its own recommendation.
-    if answer.leak_shown and target is not None and not isinstance(members, OpenTable):
+    if answer.leak_shown and target is not None and not isinstance(members, Table):
         kept = None if names is None else tuple(names)
         replacement = _rehearse_replacement(
             members, target, detail, columns=kept, encoding=encoding, seed=start

@@ -25,7 +25,7 @@ from memberbound.declarations import (
     Option,
     Rates,
     RecordsFile,
-    Table,
+    TableLike,
     Workers,
 )
 from memberbound.errors import fraction, whole_number
@@ -91,7 +91,7 @@ class LearnerAudit(AuditAnswer):
 
 
 def audit_learner(
-    table: Table,
+    table: TableLike,
     *,
     target: Column,
     learner: LearnerName = "logistic",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from memberbound.answers import OmitEmpty
 from memberbound.attacks.scores import ASSUMPTIONS
 from memberbound.attacks.synthetic_tables import Copies, audit_refits, audit_synthetic
-from memberbound.declarations import Encoding, InputFile, Names, Option, Rates, Table
+from memberbound.declarations import Encoding, InputFile, Names, Option, Rates, TableLike
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.learners.learner import attribute_named
 from memberbound.quantities import percent
@@ -75,7 +75,7 @@ class TableAudit(RecordsAnswer):
 
 
 def audit_table(
-    members: Table,
+    members: TableLike,
     *,
     nonmembers: InputFile | None = None,
     synthetic: InputFile | None = None,

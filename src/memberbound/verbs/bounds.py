@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from memberbound.answers import INTERNAL, Answer, computed
-from memberbound.declarations import DatabaseTable, Encoding, Force, OutputFile, Table
+from memberbound.declarations import DatabaseTable, Encoding, Force, OutputFile, TableLike
 from memberbound.files import check_output, write_text
 from memberbound.games import NeighbourGame
 from memberbound.tables.opening import path_of, use_table
@@ -102,7 +102,7 @@ class BoundsTemplate(Answer):
 
 
 def bounds(
-    table: Table,
+    table: TableLike,
     *,
     out: OutputFile | None = None,
     force: Force = False,

@@ -17,7 +17,7 @@ from memberbound.declarations import (
     Law,
     Names,
     RecordsFile,
-    Table,
+    TableLike,
 )
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.files import check_excel_safe
@@ -143,7 +143,7 @@ class Certification(IidAnswer, LeakBounds, Limited):
 
 
 def certify(
-    table: Table | None = None,
+    table: TableLike | None = None,
     *,
     columns: Names | None = None,
     roles: ColumnRoles | None = None,

@@ -22,7 +22,7 @@ from memberbound.declarations import (
     NumbersByColumn,
     Option,
     OutputFile,
-    Table,
+    TableLike,
 )
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.files import (
@@ -59,8 +59,7 @@ from memberbound.tables.public_rows import check_target_role, first_rows
 from memberbound.tables.recipe import Recipe, check_frame
 from memberbound.tables.references import reference_notes, rows_in_common
 from memberbound.tables.roles import Reading, select_by_role
-from memberbound.tables.table import Table as OpenTable
-from memberbound.tables.table import check_names
+from memberbound.tables.table import Table, check_names
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -172,7 +171,7 @@ _ASSUMPTIONS = (
 
 
 def harden(
-    table: Table,
+    table: TableLike,
     *,
     security: float | None = None,
     record_leak: float | None = None,
@@ -358,7 +357,7 @@ _LEAST_ROWS = 20
 
 
 def _read(
-    table: OpenTable, columns: Sequence[str] | None, unit: str | None, used: Sequence[str] = ()
+    table: Table, columns: Sequence[str] | None, unit: str | None, used: Sequence[str] = ()
 ) -> DataFrame:
     """Return the named columns of a table (default: all), with values as written.
 

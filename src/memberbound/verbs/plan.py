@@ -13,7 +13,7 @@ from memberbound.declarations import (
     Encoding,
     Law,
     Names,
-    Table,
+    TableLike,
 )
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import IidGame, independent_records, record_name
@@ -97,7 +97,7 @@ class Plan(IidAnswer):
 
 
 def plan(
-    table: Table | None = None,
+    table: TableLike | None = None,
     *,
     security: float | None = None,
     record_leak: float | None = None,

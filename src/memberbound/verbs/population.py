@@ -31,7 +31,7 @@ from memberbound.declarations import (
     Points,
     Progress,
     RecordsFile,
-    Table,
+    TableLike,
 )
 from memberbound.errors import (
     InputError,
@@ -78,7 +78,7 @@ from memberbound.subset.record_bounds import (
 )
 from memberbound.tables.opening import path_of, use_table
 from memberbound.tables.public_rows import read_population
-from memberbound.tables.table import Table as OpenTable
+from memberbound.tables.table import Table
 
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
 
@@ -293,7 +293,7 @@ def _records_table(answer: PopulationAnswer) -> pd.DataFrame:
 
 
 def population(
-    table: Table,
+    table: TableLike,
     *,
     mechanism: Literal["gaussian", "exponential"] = "gaussian",
     query: Literal["mean", "sum"] = "mean",
@@ -499,7 +499,7 @@ class _Question:
         return (self.values, None) if self.clip is None else clipped(self.values, self.clip)
 
 
-def _remarks(table: OpenTable, unit: str | None) -> list[str]:
+def _remarks(table: Table, unit: str | None) -> list[str]:
     """Return notes about unusual properties of the records."""
     notes = []
     repeated = int(pd.DataFrame(table.values).duplicated().sum())

@@ -17,7 +17,7 @@ from memberbound.declarations import (
     Force,
     Option,
     OutputFile,
-    Table,
+    TableLike,
 )
 from memberbound.errors import InputError
 from memberbound.files import (
@@ -98,7 +98,7 @@ class Prediction(CertifiedAnswer):
 
 def predict(
     model: Annotated[object, Option("file", metavar="MODEL")],
-    table: Table,
+    table: TableLike,
     *,
     learner: Annotated[object, Option("learner", metavar="NAME", web=False)] | None = None,
     strict: bool = False,

@@ -29,7 +29,7 @@ from memberbound.declarations import (
     OutputFile,
     PublicBounds,
     Rates,
-    Table,
+    TableLike,
 )
 from memberbound.errors import InputError
 from memberbound.learners.refits import Scheduler, connect
@@ -55,7 +55,7 @@ _FITTING = 0.5
 
 
 def protect(
-    source: Table,
+    source: TableLike,
     *,
     target: Column,
     learner: Annotated[Any, Option("learner", metavar="NAME", choices=PRIVATE_LEARNERS)]

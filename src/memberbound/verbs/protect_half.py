@@ -25,7 +25,7 @@ from memberbound.declarations import (
     Option,
     OutputFile,
     Progress,
-    Table,
+    TableLike,
     Workers,
 )
 from memberbound.errors import InputError, one_of, whole_number
@@ -55,7 +55,7 @@ from memberbound.release.saving import save
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.recipe import labels_of
 from memberbound.tables.roles import Selection
-from memberbound.tables.table import Table as OpenTable
+from memberbound.tables.table import Table
 from memberbound.verbs.protection import HalfProtection
 
 #: Statistics of a secret half; see ``release.all_rows.summaries`` for those of all rows.
@@ -63,7 +63,7 @@ STATISTICS = ("mean", "sum", "histogram", "contingency", "covariance", "quantile
 
 
 def protect_half(
-    source: Table,
+    source: TableLike,
     *,
     target: Column | None = None,
     learner: LearnerName | None = None,
@@ -219,7 +219,7 @@ _QUARTILES = (0.25, 0.5, 0.75)
 
 
 def _statistic(
-    table: OpenTable, statistic: Any, size: int, clip: float | None
+    table: Table, statistic: Any, size: int, clip: float | None
 ) -> SumStatistic | CallableStatistic:
     """Return the statistic to compute from the drawn records, from its name or a function."""
     if isinstance(statistic, str) and one_of("statistic", statistic, STATISTICS) in _COUNTED:
@@ -240,7 +240,7 @@ def _statistic(
     )
 
 
-def _counts(table: OpenTable, statistic: str) -> SumStatistic:
+def _counts(table: Table, statistic: str) -> SumStatistic:
     """Return cell counts: numbers by bin, everything else by value."""
     if (statistic == "histogram") != (len(table.columns) == 1):
         raise InputError(
@@ -257,7 +257,7 @@ def _counts(table: OpenTable, statistic: str) -> SumStatistic:
     return histogram(texts, categories=sorted(set(texts)))
 
 
-def _category_texts(table: OpenTable, name: str) -> list[str]:
+def _category_texts(table: Table, name: str) -> list[str]:
     codes, labels = labels_of(table.frame[name])
     count = np.unique(codes).size
     if count > _CATEGORIES:

@@ -22,7 +22,7 @@ from memberbound.declarations import (
     OutputFile,
     PublicBounds,
     Rates,
-    Table,
+    TableLike,
 )
 from memberbound.errors import InputError, one_of
 from memberbound.learners.refits import Scheduler, connect
@@ -37,7 +37,7 @@ from memberbound.verbs.protection import Summary, check_request, unit_and_seed_n
 
 
 def summarize(
-    source: Table,
+    source: TableLike,
     *,
     statistic: Annotated[str, Option("choice", choices=TABLE_STATISTICS)],
     eta: Eta = 0.05,

@@ -35,7 +35,7 @@ from memberbound.declarations import (
     Progress,
     PublicBounds,
     Rates,
-    Table,
+    TableLike,
 )
 from memberbound.errors import InputError, whole_number
 from memberbound.files import FRAME_ENDINGS, check_excel_safe, check_sheet, excel_safe_table
@@ -268,7 +268,7 @@ _BYTES = 48
 
 
 def synthesize(
-    source: Table,
+    source: TableLike,
     *,
     eta: Eta = 0.05,
     target: Column | None = None,

@@ -144,7 +144,7 @@ def test_questions_are_answered_however_many_inspections_are_stuck(monkeypatch):
         return {"answer": 1}
 
     async def live():
-        state = application.State(SMALL)
+        state = application.Server(SMALL)
         adding = [
             asyncio.create_task(state.uploads.add("a.csv", sent(), asyncio.Event().wait))
             for _ in range(SMALL.inspections + SMALL.questions)
@@ -178,7 +178,7 @@ def test_a_question_ends_when_its_client_disconnects(monkeypatch):
         return {"type": "http.disconnect"}
 
     async def live():
-        state = application.State(SMALL)
+        state = application.Server(SMALL)
         try:
             request = Request({"type": "http"}, receive=disconnected)
             with pytest.raises(RefusedError, match="given up"):

@@ -34,7 +34,7 @@ from memberbound.files import PrivateFolder
 # ── The state of a running server ─────────────────────────────────────────────────────────────────
 
 
-class State:
+class Server:
     """The uploads, jobs and views of a server; all of its files are in one private folder."""
 
     def __init__(self, limits: Limits) -> None:
@@ -83,30 +83,30 @@ def _disconnection(request: Request) -> Left:
     return left
 
 
-def _state(request: Request) -> State:
-    state: State = request.app.state.server
+def _state(request: Request) -> Server:
+    state: Server = request.app.state.server
     return state
 
 
-ServerState = Annotated[State, Depends(_state)]
+ServerState = Annotated[Server, Depends(_state)]
 Id = Annotated[str, Path(min_length=1, max_length=64)]
-Answer = dict[str, object]
+Fields = dict[str, object]
 
 
 @router.get("/health")
-async def health() -> Answer:
+async def health() -> Fields:
     """Return the version of this server."""
     return {"version": __version__}
 
 
 @router.get("/verbs")
-async def verbs() -> Answer:
+async def verbs() -> Fields:
     """Return the form of each verb: the arguments' names, kinds, help and choices."""
     return {name: verb_form(verb_named(name)) for name in _VERBS}
 
 
 @router.post("/explain")
-async def explain(state: ServerState, request: Request, options: ExplainOptions) -> Answer:
+async def explain(state: ServerState, request: Request, options: ExplainOptions) -> Fields:
     """Say what a DP guarantee means for membership, or find the parameter a promise allows.
 
     The answer is the dictionary of the contract, exactly as ``--json`` prints it.
@@ -120,7 +120,7 @@ async def explain_page(
     request: Request,
     options: ExplainOptions,
     scale: Literal["linear", "log"] = "linear",
-) -> Answer:
+) -> Fields:
     """Return an explanation as a job's answer: result, summary, charts, the same elsewhere."""
     arguments = options.arguments()
     shown = await state.ask(request, "explain page", {"options": arguments, "scale": scale})
@@ -146,7 +146,7 @@ async def upload(
         str, Query(max_length=40, description="Of a CSV file; empty: detected.")
     ] = "",
     sheet: Annotated[str, Query(max_length=100, description="Of an Excel file.")] = "",
-) -> Answer:
+) -> Fields:
     """Keep a table (.csv, .parquet, .arrow, .xlsx, .dta, .sav, …) while the server lives.
 
     Or a model for ``audit`` (.skops, .onnx), of a kind that runs nothing when it is read.
@@ -160,7 +160,7 @@ async def upload(
 
 
 @router.get("/files/{file}")
-async def uploaded(state: ServerState, file: Id) -> Answer:
+async def uploaded(state: ServerState, file: Id) -> Fields:
     """Return what is known about an upload."""
     return state.uploads[file].to_dict()
 
@@ -172,14 +172,14 @@ async def forget_file(state: ServerState, file: Id) -> None:
 
 
 @router.post("/jobs", status_code=202)
-async def start(state: ServerState, job: Annotated[JobRequest, Body()]) -> Answer:
+async def start(state: ServerState, job: Annotated[JobRequest, Body()]) -> Fields:
     """Start long work; its state and its result are at ``/api/jobs/{job}``."""
     table = None if job.file is None else state.uploads[job.file]
     return {"job": state.jobs.add(job.verb, table, job.options, state.uploads).id}
 
 
 @router.get("/jobs")
-async def jobs(state: ServerState) -> Answer:
+async def jobs(state: ServerState) -> Fields:
     """Return all jobs that are kept, without their results."""
     return {"jobs": [job.to_dict(whole=False) for job in state.jobs]}
 
@@ -208,7 +208,7 @@ async def download(
 @router.post("/report")
 async def open_report(
     state: ServerState, request: Request, report: Annotated[dict[str, object], Body()]
-) -> Answer:
+) -> Fields:
     """Check a ``report.json`` and keep it as a page."""
     rendered = await state.ask(request, "report", report)
     view = secrets.token_urlsafe(16)
@@ -271,7 +271,7 @@ def application(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.server = State(bounds)
+        app.state.server = Server(bounds)
         try:
             if warm:
                 warm_up()

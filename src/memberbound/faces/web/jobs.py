@@ -21,7 +21,7 @@ from memberbound.faces.web.processes import RefusedError, perform
 from memberbound.faces.web.schemas import Options, equivalent
 from memberbound.faces.web.uploads import Upload, Uploads, make_folders
 
-State = Literal["queued", "running", "done", "failed", "cancelled"]
+JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 _ENDED = ("done", "failed", "cancelled")
 
 
@@ -37,7 +37,7 @@ class Job:
     equivalents: dict[str, str]
     #: The user's name of the table; None without a table.
     data: str | None = None
-    state: State = "queued"
+    state: JobState = "queued"
     progress: dict[str, object] | None = None
     answer: dict[str, object] = field(default_factory=dict)
     error: str | None = None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Formats of numbers: this many decimals, more decimals, a day, a time.
 Writing = Literal["0", "1", "2", "3", "more", "day", "time"]
-FORMATS: tuple[Writing, ...] = ("0", "1", "2", "3", "more", "day", "time")
+WRITINGS: tuple[Writing, ...] = ("0", "1", "2", "3", "more", "day", "time")
 #: Number of linear cells of a range, at least and at most; maximum number of cells of a numeric
 #: column.
 LINEAR, MOST_LINEAR = 64, 1024
@@ -261,31 +261,31 @@ def step_of(writing: Writing) -> float:
 
 
 def format_cells(values: Values) -> IntArray:
-    """Return for every value its place in :data:`FORMATS`, the number of formats for no number."""
+    """Return for every value its place in :data:`WRITINGS`, the number of formats for no number."""
     numbers = values.numbers
-    cells = np.full(len(numbers), FORMATS.index("more"))
+    cells = np.full(len(numbers), WRITINGS.index("more"))
     with np.errstate(all="ignore"):
         for decimals in (3, 2, 1, 0):
             scaled = numbers * 10.0**decimals
             near = np.abs(scaled - np.rint(scaled)) <= 1e-9 * np.maximum(1.0, np.abs(scaled))
             cells[near] = decimals
     days = values.dates
-    cells[days] = FORMATS.index("day")
-    cells[days & (numbers != np.floor(numbers))] = FORMATS.index("time")
-    cells[np.isnan(numbers)] = len(FORMATS)
+    cells[days] = WRITINGS.index("day")
+    cells[days & (numbers != np.floor(numbers))] = WRITINGS.index("time")
+    cells[np.isnan(numbers)] = len(WRITINGS)
     return cells
 
 
 def detect_format(noisy: FloatArray, scale: float) -> Writing:
     """Return the format of a column's numbers, from the noisy counts of formats."""
-    counts = np.maximum(noisy[: len(FORMATS)], 0.0)
-    dates = FORMATS.index("day")
+    counts = np.maximum(noisy[: len(WRITINGS)], 0.0)
+    dates = WRITINGS.index("day")
     doubt = max(_FORMAT_SCALES * scale, _FEW * float(counts.sum()))
     if counts[dates:].sum() > counts[:dates].sum():
         return "time" if counts[-1] > doubt else "day"
     for decimals in range(dates - 1):
         if all(count <= doubt for count in counts[decimals + 1 : dates]):
-            return FORMATS[decimals]
+            return WRITINGS[decimals]
     return "more"
 
 

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from memberbound.numerics.rounding import FloatArray, IntArray
 from memberbound.release.all_rows.bounds import Range
-from memberbound.release.all_rows.cells import FORMATS, Writing, step_of
+from memberbound.release.all_rows.cells import WRITINGS, Writing, step_of
 from memberbound.release.all_rows.histograms import NUMBER_CELLS, octave_ends
 from memberbound.tables.cells import Intervals
 from memberbound.tables.columns import Values
 
-_KINDS = len(FORMATS)
-_DATES = FORMATS.index("day")
+_KINDS = len(WRITINGS)
+_DATES = WRITINGS.index("day")
 _ZERO = NUMBER_CELLS // 2
 #: Minimum and maximum number of cells of the second look.
 _FEWEST_CELLS, MOST_ZOOM_CELLS = 32, 1024
@@ -253,7 +253,7 @@ def find_octaves(grid: FloatArray, scale: float) -> Octaves | None:
     kept = _grow(kept, order, counts > _NEIGHBOUR_SCALES * spread)
     cells = np.array(sorted(kept))
     least = 0.25 * spread
-    return Octaves(cells, np.maximum(counts[cells], least), spread, FORMATS[formats[-1]])
+    return Octaves(cells, np.maximum(counts[cells], least), spread, WRITINGS[formats[-1]])
 
 
 def _select_formats(

@@ -22,8 +22,8 @@ from memberbound.errors import TooFewRowsError
 from memberbound.numerics.rounding import FloatArray, IntArray
 from memberbound.release.all_rows.bounds import Range
 from memberbound.release.all_rows.cells import (
-    FORMATS,
     MOST_TEXTS,
+    WRITINGS,
     CategoryCells,
     Cells,
     NumberCells,
@@ -157,7 +157,7 @@ def learn_classes(
 
 # ── Cells of the two looks ────────────────────────────────────────────────────────────────────────
 
-_KINDS = len(FORMATS)
+_KINDS = len(WRITINGS)
 #: Cells of the first look: (octave, format), missing, buckets of texts.
 _GONE = NUMBER_CELLS * _KINDS
 _FIRST_CELLS = _GONE + 1 + BUCKETS
@@ -200,7 +200,7 @@ class FirstCells:
         if self.writing is None:
             formats = np.minimum(format_cells(values), _KINDS - 1)
         else:
-            formats = np.full(len(cells), FORMATS.index(self.writing))
+            formats = np.full(len(cells), WRITINGS.index(self.writing))
         beside = np.where(cells < 0, -1, cells - NUMBER_CELLS + _GONE)
         return np.where((cells >= 0) & (cells < NUMBER_CELLS), cells * _KINDS + formats, beside)
 
@@ -209,7 +209,7 @@ class FirstCells:
         if cell >= _GONE:
             return FIXED_CELLS.label(cell - _GONE + MISSING)
         octave, written = divmod(cell, _KINDS)
-        return f"{FIXED_CELLS.label(octave)}, written as {FORMATS[written]}"
+        return f"{FIXED_CELLS.label(octave)}, written as {WRITINGS[written]}"
 
 
 def count_column(

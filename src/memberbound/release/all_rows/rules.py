@@ -94,7 +94,7 @@ class Implication:
 
 
 @dataclass(frozen=True)
-class Derivation:
+class DerivedColumn:
     """A column is a function of another: of the group between edges, or of the label.
 
     A number that equals an edge belongs to the group above it.
@@ -176,7 +176,7 @@ class Rules:
     """All rules of a bounds file."""
 
     bounds: Bounds
-    derived: tuple[Derivation, ...] = ()
+    derived: tuple[DerivedColumn, ...] = ()
     implied: tuple[Implication, ...] = ()
     orders: tuple[Order, ...] = ()
     unique: tuple[str, ...] = ()
@@ -218,7 +218,7 @@ class Rules:
                 )
 
     @property
-    def between_columns(self) -> tuple[Order | Implication | Derivation, ...]:
+    def between_columns(self) -> tuple[Order | Implication | DerivedColumn, ...]:
         """All rules except those about a single column."""
         return (*self.orders, *self.implied, *self.derived)
 
@@ -277,7 +277,7 @@ class _Rows:
         free = {*rules.unique, *(rule.column for rule in rules.derived)}
         self.columns = {str(n): frame[n] for n in frame.columns if n not in free}
         self.bounds, self.forms = rules.bounds, forms_of(rules.bounds)
-        self.derived: dict[str, Derivation] = {}
+        self.derived: dict[str, DerivedColumn] = {}
         for rule in rules.derived:  # sources first
             if rule.source in self.columns or rule.source in self.derived:
                 self.derived[rule.column] = rule

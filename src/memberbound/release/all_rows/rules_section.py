@@ -15,7 +15,7 @@ from memberbound.release.all_rows.bounds import RULES, Bounds, Categories, Range
 from memberbound.release.all_rows.cells import OTHER
 from memberbound.release.all_rows.rules import (
     Condition,
-    Derivation,
+    DerivedColumn,
     Implication,
     Mask,
     Order,
@@ -87,7 +87,7 @@ class _Reader:
     bounds: Bounds
     derived: frozenset[str]
 
-    def derivations(self, given: Mapping[object, object]) -> tuple[Derivation, ...]:
+    def derivations(self, given: Mapping[object, object]) -> tuple[DerivedColumn, ...]:
         """Read derived columns, sorted with sources first."""
         rules = {str(column): self.derivation(str(column), how) for column, how in given.items()}
         order = _sort_names(
@@ -95,7 +95,7 @@ class _Reader:
         )
         return tuple(rules[name] for name in order if name in rules)
 
-    def derivation(self, column: str, how: object) -> Derivation:
+    def derivation(self, column: str, how: object) -> DerivedColumn:
         """Read the derivation of one column."""
         name = f"derived column {column!r}"
         how = _mapping(name, how, "from, and edges with labels or a map")
@@ -126,7 +126,7 @@ class _Reader:
         for outcome in outcomes:
             self.value(column, outcome)
         form = self.bounds[column].form if column in self.bounds else "any"
-        return Derivation(column, source, edges, keys, outcomes, form)
+        return DerivedColumn(column, source, edges, keys, outcomes, form)
 
     def implications(self, given: Sequence[object]) -> tuple[Implication, ...]:
         """Read implications: one for every column that a rule sets."""

@@ -30,7 +30,7 @@ from memberbound.files import FRAME_ENDINGS, table_writer
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.bounds import Bounds, Categories, read_bounds
-from memberbound.release.all_rows.cells import FORMATS, MOST_CELLS
+from memberbound.release.all_rows.cells import MOST_CELLS, WRITINGS
 from memberbound.release.all_rows.label_model import SCORE_BINS, LabelModel
 from memberbound.release.all_rows.marginals import ReleasedColumn, draw, label_rows
 from memberbound.release.all_rows.measurements import (
@@ -265,6 +265,6 @@ def _slack(records: Records, public: Bounds) -> Slack:
         + columns**2
         + columns * MOST_PAIR_CELLS
         + 2 * SCORE_BINS
-        + columns * (len(FORMATS) + 1)
+        + columns * (len(WRITINGS) + 1)
     )
     return Slack(coordinates, look_names(private + (private > 0)))

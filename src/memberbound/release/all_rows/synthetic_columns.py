@@ -11,9 +11,9 @@ from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range
 from memberbound.release.all_rows.cells import (
-    FORMATS,
     LINEAR,
     MOST_LINEAR,
+    WRITINGS,
     CategoryCells,
     Cells,
     NumberCells,
@@ -126,4 +126,4 @@ def learn_cells(
 def _format_counts(shard: Records, names: Sequence[str]) -> FloatArray:
     """Count records by format of their numbers, column by column."""
     cells = (format_cells(shard.columns[name]) for name in names)
-    return np.array([count_cells(indices, len(FORMATS) + 1, shard.persons) for indices in cells])
+    return np.array([count_cells(indices, len(WRITINGS) + 1, shard.persons) for indices in cells])

@@ -23,9 +23,9 @@ from memberbound.report.model import (
     LedgerEntry,
     Report,
     Run,
-    State,
     StepId,
     StepRecord,
+    StepState,
     parse_as,
 )
 from memberbound.verbs.study.findings import Context, Finding
@@ -107,7 +107,7 @@ class StudyRun:
         if self.resume and self._load(step):
             return
         start, finding, error = time.perf_counter(), None, None
-        state: State = "failed"
+        state: StepState = "failed"
         try:
             answer = step.run(self.context, advance)
             json.dumps(asdict(answer), allow_nan=False)  # a NaN fails the step

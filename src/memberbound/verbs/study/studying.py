@@ -21,7 +21,7 @@ from memberbound.declarations import (
     LearnerName,
     Names,
     Option,
-    Table,
+    TableLike,
     Workers,
 )
 from memberbound.errors import InputError, whole_number
@@ -168,7 +168,7 @@ def _row(name: str, floor: str, seen: str, most: str) -> str:
 
 
 def study(
-    table: Table | None = None,
+    table: TableLike | None = None,
     *,
     target: Column | None = None,
     learner: LearnerName | None = None,
