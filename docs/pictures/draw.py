@@ -19,7 +19,7 @@ from sklearn.datasets import load_breast_cancer
 
 import memberbound
 from memberbound.games import SubsetGame
-from memberbound.report.charts import (
+from memberbound.report.answer_charts import (
     explanation_chart,
     frontier_chart,
     population_chart,
