@@ -85,6 +85,9 @@ def test_security_and_accuracy_are_rounded_outwards():
         alarm, missed = F(game.nu), F(game.lam) * (1 - F(game.nu))
         exact = max(alarm, missed) + min(alarm, missed) * F(leak)
         assert exact <= F(weighted_accuracy_from_leak(leak, game)) <= exact * (1 + F(1, 2**51))
+    for exponent in rng.uniform(-18, -1, 100).tolist():
+        leak = 10**exponent  # 1 - leak is no double
+        assert F(security_from_leak(leak)) <= 1 - F(leak)
     assert security_from_leak(0.0) == 1.0
     assert security_from_leak(1.0) == 0.0
 

@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from importlib import resources
 from random import Random
 
 import mpmath as mp
@@ -105,9 +106,19 @@ def test_count_functions_are_from_above():
     for function in tabulated_count_functions():
         offset = mp.mpf("0.0203") * mp.mpf(function.exponent)
         heights = function.at(np.arange(300, 6000))
-        for count in range(5000, 6000, 7):
+        for count in [*range(300, 400), *range(5000, 6000, 7)]:
             truth = kappa * mp.sqrt(count + mp.mpf(0.5)) + offset
             assert above(heights[count - 300], truth)
+
+
+def test_tabulated_values_are_the_decimals_of_their_file_from_above():
+    text = resources.files("memberbound.iid").joinpath("poisson_table.csv").read_text("utf-8")
+    rows = [line.split(",") for line in text.splitlines() if line[0].isdigit()]
+    assert [int(row[0]) for row in rows] == list(range(1, len(rows) + 1))
+    for j, function in enumerate(tabulated_count_functions(), 1):
+        for row, value in zip(rows, function.at(np.arange(1, len(rows) + 1)), strict=True):
+            assert F(row[j]) <= F(float(value)) <= F(row[j]) * (1 + F(1, 2**48))
+        assert function.at(np.zeros(1, dtype=np.int64)).tolist() == [0.0]
 
 
 def test_poisson_deviations_are_from_below():
@@ -465,6 +476,9 @@ def test_leaks_of_laws_are_above_enumeration_and_the_deviation_of_their_sum():
     for _ in range(200):
         p = [rng.random() * 1e-3 for _ in range(3)]
         p.append(1 - sum(p) + rng.uniform(-9e-10, 9e-10))
+        miss = abs(sum(map(F, p)) - 1)
+        assert miss <= F(checked_law(p)[2]) <= miss * (1 + F(1, 10**13))
+        p = [0.5, 0.5 - 1e-10 * rng.random(), 1e-25 * rng.random()]  # 1 - Σp is no double
         miss = abs(sum(map(F, p)) - 1)
         assert miss <= F(checked_law(p)[2]) <= miss * (1 + F(1, 10**13))
 

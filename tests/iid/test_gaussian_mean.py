@@ -1,6 +1,8 @@
 """The mean of normal records: input, limits, and the certified quadrature."""
 
 import math
+from fractions import Fraction
+from random import Random
 
 import mpmath as mp
 import numpy as np
@@ -90,6 +92,60 @@ def test_the_quadrature_error_is_within_its_bound():
         assert weight @ np.exp(-(radius**2) / (2 * d)) == pytest.approx(
             (1 + 1 / d) ** (-d / 2), rel=1e-10
         )
+
+
+@pytest.mark.parametrize("d", [1, 7, 10**4, 10**5, 10**6, 10**8])
+def test_weights_are_from_above_for_every_function_that_rises_or_falls(d):
+    """Such a function is a mixture of steps, so sums from or to each node are enough.
+
+    Sixty-four units more are given to every sum by the caller.
+    """
+    radius, weight, _ = gaussian_mean._radii(d, 0.0)
+    with mp.workdps(40):
+        more = 1 + 64 * mp.mpf(2) ** -53
+        step = mp.log(mp.mpf(radius[-1]) / mp.mpf(radius[0])) / (radius.size - 1)
+        peak = int(np.argmax(weight))
+        scaled = [step * (k - peak) for k in range(radius.size)]
+        law = [mp.exp(-mp.mpf(d) / 2 * (mp.expm1(2 * s) - 2 * s)) for s in scaled]
+        total = mp.fsum(law)
+        for order in (slice(None), slice(None, None, -1)):
+            found = exact_share = mp.mpf(0)
+            for w, exact in zip(weight.tolist()[order], law[order], strict=True):
+                found, exact_share = found + mp.mpf(w), exact_share + exact / total
+                assert exact_share <= found * more + mp.mpf("1e-20")
+        assert found <= 1 + 1e-14 * mp.sqrt(d)
+
+
+def stick(mu, log_g):
+    """H of N(μ,1) against N(0,1)."""
+    first, second = mu / 2 - log_g / mu, -mu / 2 - log_g / mu
+    return mp.ncdf(first) - mp.exp(log_g) * mp.ncdf(second)
+
+
+def test_values_cover_a_shift_that_is_off_by_its_rounding():
+    rng = Random(3)
+    with mp.workdps(40):
+        for _ in range(200):
+            mu, log_g = 10 ** rng.uniform(-3, 1), rng.uniform(0, 4)
+            most = mp.mpf(mu) * (1 + 6 * mp.mpf(2) ** -53)
+            truth = stick(most, mp.mpf(log_g))
+            if truth > 1e-200:
+                assert gaussian_mean._hockey_stick(mu, log_g) >= truth
+            low = gaussian_mean._hockey_stick(mu, -log_g) * (1 + 6 * mp.mpf(2) ** -53)
+            assert low >= min(mp.mpf(1), stick(most, -mp.mpf(log_g)))
+
+
+def test_the_sum_over_the_nodes_is_from_above_in_any_order(monkeypatch):
+    """Large weights first, and then many so small that adding them one by one changes nothing."""
+    for size in (500, 3000):
+        weight = np.full(size, 2.0**-60)
+        weight[:64] = 2.0**-8
+        nodes = np.ones(size), weight, 0.0
+        monkeypatch.setattr(gaussian_mean, "_radii", lambda d, tilt, nodes=nodes: nodes)
+        monkeypatch.setattr(gaussian_mean, "_hockey_stick", lambda mu, log_g: 1.0)
+        exact = sum(map(Fraction, weight.tolist()))
+        value = Fraction(leak_of_gaussian_mean(10, 1))
+        assert exact <= value <= exact * (1 + Fraction(size + 65, 2**53))
 
 
 def test_a_coarser_step_would_be_caught(monkeypatch):

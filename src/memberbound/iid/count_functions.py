@@ -278,13 +278,13 @@ def heavy_discount_lower(profile: CountProfile, n: int, beta: float) -> float:
         >>> round(heavy_discount_lower(CountProfile.from_counts([5000, 5000]), 10_000, 0.01), 1)
         15.5
     """
-    heavy = profile.count > profile.rows * THRESHOLD
-    p = np.array(heavy_probability_lower(profile.rows, profile.count[heavy].tolist(), beta))
-    cells = profile.cells[heavy][p > 0]
+    p = np.array(heavy_probability_lower(profile.rows, profile.count.tolist(), beta))
+    cells = profile.cells[p > 0]
     p = p[p > 0]
     if p.size == 0:
         return 0.0
-    binomial = n * half_deviation_upper(n, p) * (1 + 1e-15)
-    # n·p is rounded: g grows with it, so go down by more than the rounding.
-    poisson = np.array([poisson_deviation_lower(n * q * (1 - 1e-15)) for q in p.tolist()])
-    return float(np.maximum(poisson - binomial, 0.0) @ cells) * (1 - 1e-12)
+    # `poisson_deviation_lower` is 9e-11 of g or more below it.  That covers what is rounded here:
+    # n·p, in which g grows at most in proportion, the terms, and the sum over at most 64 cells.
+    binomial = n * half_deviation_upper(n, p)
+    poisson = np.array([poisson_deviation_lower(n * q) for q in p.tolist()])
+    return float(np.maximum(poisson - binomial, 0.0) @ cells)

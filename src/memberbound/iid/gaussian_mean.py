@@ -54,31 +54,36 @@ def leak_of_gaussian_mean(n: int, d: int, nu: float = 0.5, lam: float = 1.0) -> 
     if size == 1:
         return 1.0
     shrink = dimension / 2 * math.log1p(-1 / size)
-    # γ = 1 is the worst case, so only a γ that is not exactly 1 can be off on the unsafe side.
     log_gamma = math.log(gamma)
-    wobble = 8 * UNIT * ((gamma != 1) + abs(log_gamma) + abs(shrink))
     if gamma >= 1:
-        offset, growth, scale = log_gamma + shrink, 0.5 / size, size
+        offset, growth, scale, tilt = log_gamma + shrink, 0.5 / size, size, 0.0
     else:
         offset, growth, scale = -log_gamma - shrink, -0.5 / (size - 1), size - 1
-    radius, weight, error = _radii(dimension, 0.0 if gamma >= 1 else abs(offset))
-    # H falls in ln g: lower each ln g by what rounding may have added to it.
-    log_g = offset + growth * radius**2
-    log_g -= wobble + 8 * UNIT * abs(growth) * radius**2
+        tilt = abs(offset)
+    radius, weight, error = _radii(dimension, tilt)
+    # H falls in ln g: lower each ln g by what rounding may have added to it.  γ = 1 is the worst
+    # case, so only a γ that is not exactly 1 can be off on the unsafe side.
+    square = growth * radius**2
+    slack = 8 * UNIT * ((gamma != 1) + abs(log_gamma) + abs(shrink) + 2 * np.abs(square))
+    log_g = offset + square - slack
     mu = radius / math.sqrt(scale)
     values = np.array(
         [_hockey_stick(m, g) for m, g in zip(mu.tolist(), log_g.tolist(), strict=True)]
     )
-    return min(up(float(weight @ values) * (1 + UNIT * (64 + radius.size)) + error), 1.0)
+    # 64 units for the steps of one value, its weight and the last sum.
+    return min(float(weight @ values) * (1 + UNIT * (64 + radius.size)) + error, 1.0)
 
 
 def _hockey_stick(mu: float, log_g: float) -> float:
-    """H of N(μ,1) against N(0,1) at e^log_g from above, also for log_g < 0."""
+    """H of N(μ',1) against N(0,1) at e^log_g, also for log_g < 0, for a μ' that rounds to μ.
+
+    From above for log_g ≥ 0, to within six units below.
+    """
     mu = mu * (1 + 8 * UNIT)  # H rises in μ
     value = float(gaussian_hockey_stick_upper(mu, np.array([abs(log_g)]))[0])
     if log_g >= 0:
         return value
-    return min(-math.expm1(log_g) + math.exp(log_g) * value * (1 + 8 * UNIT), 1.0)
+    return min(-math.expm1(log_g) + math.exp(log_g) * value, 1.0)
 
 
 def _radii(d: int, tilt: float) -> tuple[FloatArray, FloatArray, float]:
@@ -129,20 +134,20 @@ def leak_of_gaussian_mean_bound(n: int, d: int) -> float:
     size, dimension = _checked(n, d)
     if size == 1:
         return 1.0
-    length = _mean_length_upper(dimension)
+    length = _mean_length(dimension)
     value = math.sqrt(dimension) / (2 * size) + length / (2 * math.sqrt(size))
-    return min(up(value, 8), 1.0)
+    return min(up(value, 8), 1.0)  # 16 units, of which both lines above need 11
 
 
-def _mean_length_upper(d: int) -> float:
-    """Return E‖V‖ = √2·Γ((d+1)/2)/Γ(d/2) from above, V ~ N(0,I) in R^d."""
+def _mean_length(d: int) -> float:
+    """Return E‖V‖ = √2·Γ((d+1)/2)/Γ(d/2), V ~ N(0,I) in R^d: at most six units below."""
     if d < _STIRLING:
         return math.sqrt(2) * float(special.poch(d / 2, 0.5)) * (1 + 1e-12)
     # Stirling's series is above lnΓ after an odd and below it after an even number of terms, and
     # ½ln y + y·ln(1 + 1/(2y)) - ½ is the difference of what comes before it.
     y, z = d / 2, (d + 1) / 2
     series = 1 / (12 * z) - 1 / (360 * z**3) + 1 / (1260 * z**5) - 1 / (12 * y) + 1 / (360 * y**3)
-    return up(math.sqrt(d) * math.exp(y * math.log1p(0.5 / y) - 0.5 + series), 8)
+    return math.sqrt(d) * math.exp(y * math.log1p(0.5 / y) - 0.5 + series)
 
 
 def _checked(n: int, d: int) -> tuple[int, int]:

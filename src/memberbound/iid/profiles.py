@@ -186,9 +186,10 @@ def split_leak_upper(profile: CountProfile, n: int, beta: float) -> float:
     if size >= rows:
         raise InputError(f"n must be below the table's {rows} rows, got {n!r}.")
     # Terms are raised by more than twice their rounding, hence also by that of their sum: a table
-    # of N rows has fewer than √(2N) counts.
+    # of N rows has fewer than √(2N) counts.  L is raised by 16 units, which is 8 of its root: the
+    # three roundings of the root and that of the last sum need no more.
     mean_distance = float(_split_terms(profile.count, rows, size) @ profile.cells)
-    return min(1.0, up(mean_distance + math.sqrt(2 * log_confidence(beta) / rows), 16))
+    return min(1.0, mean_distance + math.sqrt(2 * log_confidence(beta) / rows))
 
 
 def _split_terms(count: NDArray[np.int64], rows: int, n: int) -> FloatArray:

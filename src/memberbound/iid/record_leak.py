@@ -50,16 +50,11 @@ def record_leak_upper(expected: FloatArray | float) -> FloatArray:
     floor = np.floor(lam)
     with np.errstate(divide="ignore", invalid="ignore"):
         # ln of λ^m e^{-λ}/m! as -(λ - m - m·ln(λ/m)) - ln(m! e^m/m^m): no large terms cancel.
-        gap = lam - floor
-        ratio = np.where(floor > 0, gap / np.maximum(floor, 1.0), 0.0)
-        deviance = np.where(floor > 0, gap - floor * np.log1p(ratio), lam)
-        stirling = np.where(
-            floor > 0,
-            special.gammaln(floor + 1) - floor * np.log(np.maximum(floor, 1.0)) + floor,
-            0.0,
-        )
+        gap, divisor = lam - floor, np.maximum(floor, 1.0)
+        deviance = gap - floor * np.log1p(gap / divisor)
+        stirling = special.gammaln(floor + 1) - floor * np.log(divisor) + floor
         # Large terms cancel there; Robbins' lower bound ½ln(2πm) + 1/(12m+1) is as good and safe.
-        large = 0.5 * np.log(2 * np.pi * np.maximum(floor, 1.0)) + 1 / (12 * floor + 1)
+        large = 0.5 * np.log(2 * np.pi * divisor) + 1 / (12 * floor + 1)
         stirling = np.where(floor > _ROBBINS, large, stirling)
     value = np.exp(-np.maximum(deviance, 0.0) - stirling)
     return np.minimum(up_array(np.asarray(value, dtype=np.float64), 1 << 14), 1.0)
