@@ -14,9 +14,11 @@ from memberbound.numerics.rounding import (
     double_below,
     down,
     half_up,
+    root_up,
     shared_confidence,
     sum_slack,
     sum_up,
+    sums_up,
     two_product,
     up,
     up_array,
@@ -74,6 +76,19 @@ def test_sum_up_is_the_next_double_or_exact(first, second):
     exact, value = F(first) + F(second), F(sum_up(first, second))
     assert value >= exact
     assert value == exact or F(math.nextafter(sum_up(first, second), 0.0)) < exact
+
+
+@given(st.lists(POSITIVE, max_size=5))
+def test_sums_up_is_the_next_double_or_exact(values):
+    exact, value = sum(map(F, values), F(0)), sums_up(values)
+    assert F(value) >= exact
+    assert F(value) == exact or F(math.nextafter(value, 0.0)) < exact
+
+
+@given(st.fractions(F(1, 10**20), 10**20))
+def test_root_up_is_a_unit_above_the_root_at_most(value):
+    root = F(root_up(value))
+    assert value <= root**2 <= value * (1 + F(8 * UNIT))
 
 
 def test_plain_sum_and_half_would_be_too_small():
