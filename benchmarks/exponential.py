@@ -27,12 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from memberbound.subset.exponential import (
-    ExponentialMechanism,
-    clip_sensitivity,
-    exact_bounds,
-    l2_losses,
-)
+from memberbound.subset.enumeration import exact_bounds
+from memberbound.subset.exponential import ExponentialMechanism, clip_sensitivity, l2_losses
 
 SIZES = (26, 28)
 RATIO = 80.0

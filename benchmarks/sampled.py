@@ -17,15 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from memberbound.subset.exponential import (
-    ExponentialMechanism,
-    SwapMeans,
-    bounds_from_swaps,
-    default_subsets,
-    exact_bounds,
-    l2_losses,
-    swap_means,
-)
+from memberbound.subset.enumeration import exact_bounds
+from memberbound.subset.exponential import ExponentialMechanism, l2_losses
+from memberbound.subset.sampling import SwapMeans, bounds_from_swaps, default_subsets, swap_means
 
 CONFIDENCE = 0.95
 DELTAS = (0.0, 1e-4, 1e-3)

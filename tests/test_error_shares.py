@@ -415,8 +415,8 @@ FAULTS = [
     (run_plan_both, unshared("iid.certificates")),
     (run_plan_beyond, unshared("iid.certificates")),
     (run_harden, share("count function, exponential moments", 0.80)),
-    (run_population_epsilon, unshared("subset.exponential", "log_error_shared")),
-    (run_population_target, unshared("subset.exponential")),
+    (run_population_epsilon, unshared("subset.sampling", "log_error_shared")),
+    (run_population_target, unshared("subset.exponential_setting")),
     (run_half_average, larger("numerics.means", "betting_upper", 0.9)),
     (run_half_every, larger("numerics.means", "betting_upper", 0.9)),
 ]

@@ -10,7 +10,8 @@ from memberbound.curve import GaussianCurve
 from memberbound.errors import InputError
 from memberbound.papers import beyond
 from memberbound.release.noise import GaussianNoise, NormExponentialNoise
-from memberbound.subset.exponential import ExponentialMechanism, exact_bounds
+from memberbound.subset.enumeration import exact_bounds
+from memberbound.subset.exponential import ExponentialMechanism
 from oracle.claims import assert_bound
 
 PHI = NormalDist().cdf

@@ -10,15 +10,9 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.subset import exponential
-from memberbound.subset.exponential import (
-    ExponentialMechanism,
-    clip_sensitivity,
-    exact_bounds,
-    is_enumerable,
-    l2_losses,
-    subset_laws,
-)
+from memberbound.subset import enumeration
+from memberbound.subset.enumeration import exact_bounds, is_enumerable, subset_laws
+from memberbound.subset.exponential import ExponentialMechanism, clip_sensitivity, l2_losses
 from oracle.exponential import probabilities
 
 TIGHT = 1e-12
@@ -181,7 +175,7 @@ def test_beyond_the_range_of_doubles_the_worst_case_holds(epsilon, delta):
 def test_blocks_of_any_shape_add_up_to_the_same(monkeypatch):
     mechanism = uniform(12, 11, 3, 5, 6.0)
     whole, seen = subset_laws(mechanism), []
-    monkeypatch.setattr(exponential, "_ENTRIES", 7)
+    monkeypatch.setattr(enumeration, "_ENTRIES", 7)
     parts = subset_laws(mechanism, progress=lambda *at: seen.append(at))
     np.testing.assert_allclose(parts.ratio, whole.ratio, atol=1e-13)
     assert seen[-1] == (math.comb(11, 5), math.comb(11, 5))

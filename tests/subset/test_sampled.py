@@ -13,14 +13,10 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import shared_confidence
-from memberbound.subset import exponential as sampled
-from memberbound.subset.exponential import (
-    ExponentialMechanism,
-    ExponentialSetting,
-    bounds_from_swaps,
-    sampled_bounds,
-    swap_means,
-)
+from memberbound.subset import exponential_setting, sampling
+from memberbound.subset.exponential import ExponentialMechanism
+from memberbound.subset.exponential_setting import ExponentialSetting
+from memberbound.subset.sampling import bounds_from_swaps, sampled_bounds, swap_means
 from oracle import exponential, finite, subset
 
 RECORDS = 8
@@ -121,8 +117,8 @@ def test_normal_quantiles_without_union_are_caught(monkeypatch):
     def lower(mean, square, count, level):
         return np.maximum(mean - 0.84 * np.sqrt(np.maximum(square - mean**2, 0) / count), 0)
 
-    monkeypatch.setattr(sampled, "moment_upper", normal)
-    monkeypatch.setattr(sampled, "moment_lower", lower)
+    monkeypatch.setattr(sampling, "moment_upper", normal)
+    monkeypatch.setattr(sampling, "moment_lower", lower)
     mechanism, _ = instance(4)
     bad = 0
     for seed in range(60):
@@ -146,7 +142,7 @@ def test_many_subsets_come_close_to_the_exact_value(size, delta):
 
 def test_caps_hold_without_sampling():
     mechanism, laws = instance(4)
-    caps_in, caps_out = sampled._caps(mechanism.scores, np.arange(3))
+    caps_in, caps_out = sampling._caps(mechanism.scores, np.arange(3))
     for record, (up, down) in enumerate(laws):
         for w in range(3):
             ratio = math.log(up[w] / down[w])
@@ -223,7 +219,7 @@ def test_a_target_and_the_bounds_at_it_share_the_error_and_have_subsets_of_their
         asked.append((how["confidence"], how["seed"]))
         return sampled_bounds(mechanism, **how)
 
-    monkeypatch.setattr(sampled, "sampled_bounds", remembered)
+    monkeypatch.setattr(exponential_setting, "sampled_bounds", remembered)
     losses = np.random.default_rng(3).integers(0, 3, size=(40, 3))
     setting = ExponentialSetting(
         exponential.halving_mechanism(losses, 20), 0.0, 0.9, subsets=200, seed=5

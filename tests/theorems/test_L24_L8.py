@@ -6,7 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from memberbound.subset.exponential import ExponentialMechanism, exact_bounds
+from memberbound.subset.enumeration import exact_bounds
+from memberbound.subset.exponential import ExponentialMechanism
 from oracle.claims import assert_holds
 from oracle.exponential import probabilities
 

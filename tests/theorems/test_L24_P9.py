@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from memberbound.subset.exponential import exact_bounds, subset_laws
+from memberbound.subset.enumeration import exact_bounds, subset_laws
 from oracle import exponential, subset
 
 #: ln 2 is no double: ε is off by a unit in the last place, and so is everything that follows.

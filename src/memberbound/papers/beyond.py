@@ -28,9 +28,10 @@ from memberbound.release.half.refitting import MixtureDistances
 from memberbound.release.noise import GaussianNoise, NormExponentialNoise
 from memberbound.release.precision import half_width
 from memberbound.subset.crowd import Crowd
-from memberbound.subset.exponential import ExponentialMechanism, sampled_bounds
+from memberbound.subset.exponential import ExponentialMechanism
 from memberbound.subset.gaussian import noise_on_sum
 from memberbound.subset.mixtures import mixture_bounds
+from memberbound.subset.sampling import sampled_bounds
 
 __all__ = [
     "GaussianNoise",

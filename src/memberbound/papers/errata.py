@@ -30,7 +30,8 @@ from memberbound.papers.security import (
     least_dp_delta,
 )
 from memberbound.release.noise import izzo_constant
-from memberbound.subset.exponential import ExponentialMechanism, subset_laws
+from memberbound.subset.enumeration import subset_laws
+from memberbound.subset.exponential import ExponentialMechanism
 from memberbound.subset.finite import finite_worlds, largest_stick
 
 #: Outputs of a release and their probabilities.

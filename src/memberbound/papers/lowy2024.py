@@ -24,16 +24,11 @@ from memberbound.papers.security import gaussian_dp_delta, least_dp_delta
 from memberbound.papers.vectors import Numbers, each
 from memberbound.subset import gaussian
 from memberbound.subset.crowd import Crowd, CrowdTable
-from memberbound.subset.exponential import (
-    ExponentialMechanism,
-    clip_sensitivity,
-    exact_bounds,
-    is_enumerable,
-    l2_losses,
-    sampled_bounds,
-)
+from memberbound.subset.enumeration import exact_bounds, is_enumerable
+from memberbound.subset.exponential import ExponentialMechanism, clip_sensitivity, l2_losses
 from memberbound.subset.finite import Mechanism, finite_worlds
 from memberbound.subset.profile import BinnedDistances, NeighbourProfile, clipped
+from memberbound.subset.sampling import sampled_bounds
 
 __all__ = [
     "PrivacyCurve",

@@ -56,12 +56,8 @@ from memberbound.quantities import (
     significant,
     vacuous,
 )
-from memberbound.subset.exponential import (
-    ExponentialMechanism,
-    ExponentialSetting,
-    clip_sensitivity,
-    l2_losses,
-)
+from memberbound.subset.exponential import ExponentialMechanism, clip_sensitivity, l2_losses
+from memberbound.subset.exponential_setting import ExponentialSetting
 from memberbound.subset.gaussian import GaussianSetting, NoisySum
 from memberbound.subset.profile import (
     MOST_PAIRED_RECORDS,
