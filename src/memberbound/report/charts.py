@@ -50,7 +50,6 @@ from memberbound.report.drawing import (
 from memberbound.report.model import (
     RECORDS,
     Exposure,
-    RecordsView,
     Report,
     RocCurve,
     SandwichRow,
@@ -58,6 +57,7 @@ from memberbound.report.model import (
     blind_guess,
     score_mark,
 )
+from memberbound.report.views import RecordsView
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

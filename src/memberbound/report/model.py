@@ -1,8 +1,8 @@
 """The report of a study as dataclasses, and the reader of ``report.json``.
 
 The dataclasses *are* the format: the JSON Schema is generated from them, files are validated
-against them, and all renderers take them.  A field's annotation limits its values; constraints
-between fields are checked on construction.
+against them, and all renderers take them.  A field's annotation (:mod:`memberbound.report.fields`)
+limits its values; constraints between fields are checked on construction.
 
 pydantic is imported only to read a report or to generate the schema.
 """
@@ -11,87 +11,53 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass
-from functools import cache, cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
+from functools import cached_property
+from typing import Annotated, Final, Literal
 
 from memberbound.errors import InputError
 from memberbound.files import read_document
 from memberbound.games import SubsetGame
-from memberbound.numerics.rounding import down
 from memberbound.quantities import Mark, allowed, decimals, marked, percent, significant
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter, ValidationError
-
-# ── What a field may hold ─────────────────────────────────────────────────────────────────────────
+from memberbound.report.fields import (
+    Confidence,
+    Count,
+    Eta,
+    Level,
+    LogLoss,
+    Name,
+    Positive,
+    Protected,
+    RemedyId,
+    Result,
+    Right,
+    Role,
+    Rule,
+    Score,
+    Seconds,
+    Share,
+    Shares,
+    StepId,
+    StepState,
+    Subject,
+    Theorem,
+)
+from memberbound.report.parsing import adapter, parse_as, shorten
+from memberbound.report.views import (
+    VIEWS,
+    AuditView,
+    ExplainView,
+    GivenView,
+    PopulationView,
+    V,
+)
 
 #: Name and version of the format, stored under ``schema``.
 SCHEMA_ID: Final = "memberbound-report/4"
 #: A row's record, for a reader.
 RECORDS = {"worst": "most exposed record", "average": "average record"}
-_CoreSchema = dict[str, object]
 
-
-class Rule:
-    """A limit on a field, as keywords of pydantic's core schemas (``ge``, ``min_length``, …)."""
-
-    def __init__(self, **words: float | str) -> None:
-        self.words = words
-
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: Callable[[object], _CoreSchema]
-    ) -> _CoreSchema:
-        return handler(source) | self.words
-
-
-class Keys:
-    """A dictionary with at least these keys, typed by their hints."""
-
-    def __init__(self, **hints: object) -> None:
-        self.hints = hints
-
-    def __get_pydantic_core_schema__(self, source: object, handler: Any) -> _CoreSchema:
-        fields = {
-            key: {"type": "typed-dict-field", "schema": handler.generate_schema(hint)}
-            for key, hint in self.hints.items()
-        }
-        return {"type": "typed-dict", "fields": fields, "extra_behavior": "allow"}
-
-
-Name = Annotated[str, Rule(min_length=1)]
-#: A probability or a share.
-Share = Annotated[float, Rule(ge=0, le=1)]
-#: A share as the key of a mapping.
-ShareName = Annotated[str, Rule(pattern="^[0-9.e-]+$")]
-#: Accuracy of a guesser who does at least as well as blind guessing.
-Right = Annotated[float, Rule(ge=0.5, le=1)]
-Confidence = Annotated[float, Rule(gt=0, le=1)]
-#: Gain over blind guessing.
-Eta = Annotated[float, Rule(gt=0, lt=0.5)]
-Positive = Annotated[float, Rule(gt=0, le=1e9)]
-Seconds = Annotated[float, Rule(ge=0, le=1e9)]
-Count = Annotated[int, Rule(ge=0, le=2**53 - 1)]
-#: Accuracy or R², which may be far below 0.
-Score = Annotated[float, Rule(ge=-1e300, le=1)]
-LogLoss = Annotated[float, Rule(ge=0, le=100)]
-Theorem = Annotated[str, Rule(pattern=r"^[A-Z][A-Za-z0-9]*(-[A-Za-z0-9.]+)?$", max_length=40)]
-Shares = Annotated[tuple[Share, ...], Rule(min_length=2)]
-#: A verb's own dictionary, as its command prints it with ``--json``.
-Result = Annotated[
-    Mapping[str, Any],
-    Keys(
-        command=Name,
-        version=Name,
-        game=Literal["iid", "subset", "neighbour", "model"],
-        protects=Name,
-        theorems=list[Theorem],
-        assumptions=list[str],
-    ),
-]
-Role = Literal["number", "category", "date", "identifier", "text"]
-Subject = Literal["given", "model", "noise-every", "noise-other", "table", "coarser-table"]
 #: Subject → its label, in the order of the report.
 LABELS: dict[Subject, str] = {
     "given": "The given model",
@@ -101,17 +67,6 @@ LABELS: dict[Subject, str] = {
     "table": "Any model trained on the table",
     "coarser-table": "Any model trained on the coarser table",
 }
-Protected = Literal["average record", "every record"]
-StepId = Literal[
-    "given", "certify", "audit", "protect-every", "protect-other", "explain", "population",
-    "rows", "coarser", "synthetic",
-]  # fmt: skip
-Level = Literal["safe", "exposed", "unproved", "partial"]
-StepState = Literal["done", "impossible", "failed", "stopped"]
-RemedyId = Literal["nothing", "rows", "coarser", "synthetic", "noise-every", "noise-other"]
-
-
-# ── What a report holds ───────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
@@ -351,150 +306,6 @@ class Run:
     chosen: tuple[str, ...]
 
 
-# ── The parts of the verbs' answers that a report shows ──────────────────────────────────────────
-#
-# A step keeps its verb's dictionary as ``report.json`` holds it; these are typed views of it.
-
-
-class _View:
-    """A typed view of an answer, which ignores the answer's other keys."""
-
-    __pydantic_config__ = {"extra": "ignore", "strict": True, "allow_inf_nan": False}  # noqa: RUF012
-
-
-@dataclass(frozen=True)
-class Reached(_View):
-    """An advantage that an attack reached."""
-
-    estimate: float
-    lower: float | None
-
-
-@dataclass(frozen=True)
-class BestAttack(_View):
-    """The best attack with one kind of access to the model."""
-
-    attack: str
-    advantage: Reached
-
-
-@dataclass(frozen=True)
-class OutputFact(_View):
-    """A fact about a model for an output checker."""
-
-    name: str
-    value: Any
-    rule: Any
-    passes: Any
-    reason: Any
-
-
-@dataclass(frozen=True)
-class SameLaw(_View):
-    """Whether members and non-members come from one law, in a sentence."""
-
-    sentence: str
-
-
-@dataclass(frozen=True)
-class AccessFloor:
-    """Success of the best attack with one kind of access: an estimate, and a floor if any."""
-
-    access: str
-    attack: str
-    estimate: float
-    lower: float | None
-
-
-@dataclass(frozen=True)
-class GivenView(_View):
-    """The audit of a given model."""
-
-    members: int
-    non_members: int
-    score_members_estimate: float
-    score_nonmembers_estimate: float
-    by_access: Mapping[str, BestAttack]
-    records: Mapping[str, object]
-    facts: tuple[OutputFact, ...]
-    warnings: tuple[str, ...]
-    comparable: bool
-    one_law: SameLaw | None = None
-
-    def access_floors(self) -> list[AccessFloor]:
-        """Return the success of the best attack for each kind of access.
-
-        All floors hold together; there is none where members and non-members are not comparable.
-        """
-        floors = []
-        for access, best in self.by_access.items():
-            lower = best.advantage.lower if self.comparable else None
-            floor = None if lower is None else max(0.5, down((1 + lower) / 2))
-            estimate = max(0.0, min(1.0, (1 + best.advantage.estimate) / 2))
-            floors.append(AccessFloor(access, best.attack, estimate, floor))
-        return floors
-
-
-@dataclass(frozen=True)
-class AttackedRecord(_View):
-    """A record that attacks do well on; ``proved`` if its floor exceeds blind guessing."""
-
-    record: Any
-    estimate: float
-    lower: float
-    proved: bool
-
-
-@dataclass(frozen=True)
-class RecordsView(_View):
-    """Attack success record by record."""
-
-    targets: int
-    exposed_records: int
-    blind_accuracy: float
-    exposed_above: float
-    confidence: float
-    most_exposed: tuple[AttackedRecord, ...]
-    ends_hold: str = ""
-
-
-@dataclass(frozen=True)
-class AuditView(_View):
-    """The audit of the learner as it is."""
-
-    records: RecordsView
-
-
-@dataclass(frozen=True)
-class ExplainView(_View):
-    """The promise of the user's ε."""
-
-    accuracy_upper: float
-    epsilon: float
-    epsilon_as_strict: float
-    epsilon_as_strict_with_delta: float | None = None
-    delta: float | None = None
-
-
-@dataclass(frozen=True)
-class PopulationView(_View):
-    """The meaning of the user's ε for the records of the table."""
-
-    success_blind: float
-    success_upper: float
-    success_worst_case_upper: float | None = None
-    success_population_upper: float | None = None
-
-
-_VIEWS: dict[StepId, type[_View]] = {
-    "given": GivenView,
-    "audit": AuditView,
-    "explain": ExplainView,
-    "population": PopulationView,
-}
-V = TypeVar("V", bound=_View)
-
-
 # ── The report ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -599,15 +410,10 @@ class Report:
         return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
 
-# ── Reading: JSON becomes objects, or an error with the first problem and its path ────────────────
-
-_LONGEST = 80
-T = TypeVar("T")
-
 # Forbid unknown keys and infinite numbers.  Set it on every class: pydantic 2.13 does not pass the
 # configuration on to the classes of fields.
 for _kind in list(vars().values()):
-    if isinstance(_kind, type) and is_dataclass(_kind) and not issubclass(_kind, _View):
+    if is_dataclass(_kind) and _kind.__module__ == __name__:
         setattr(  # noqa: B010  # not declared by a standard dataclass
             _kind,
             "__pydantic_config__",
@@ -615,43 +421,12 @@ for _kind in list(vars().values()):
         )
 
 
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
-
-
 def document() -> dict[str, object]:
     """Return the JSON Schema, draft 2020-12."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:memberbound:report:4",
-    } | _adapter(Report).json_schema()
-
-
-def parse_as(kind: type[T], value: object, name: str) -> T:
-    """Return JSON-ready fields as an object of a dataclass.
-
-    Raises:
-        InputError: the first thing that is wrong, and where below ``name``.
-    """
-    from pydantic import ValidationError
-
-    try:
-        # Through its text, since JSON has no tuples.
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8")
-        # A class can be hashed, whatever mypy thinks of its objects.
-        typed: T = _adapter(kind).validate_json(text, strict=True)  # type: ignore[arg-type]
-    except UnicodeEncodeError:
-        raise InputError(f"{name} must be text in UTF-8, got half of a surrogate pair.") from None
-    except RecursionError:
-        raise InputError(f"{name} must not be nested too deeply.") from None
-    except ValidationError as problem:
-        raise InputError(_sentence(problem, name)) from None
-    except (TypeError, ValueError) as problem:
-        raise InputError(f"{name} must be plain JSON: {problem}.") from None
-    return typed
+    } | adapter(Report).json_schema()
 
 
 def parse_report(report: object) -> Report:
@@ -661,12 +436,12 @@ def parse_report(report: object) -> Report:
         InputError: the first thing that is wrong: where, and what.
     """
     if not isinstance(report, Mapping):
-        raise InputError(f"report must be a JSON object, got {_shorten(report)}.")
+        raise InputError(f"report must be a JSON object, got {shorten(report)}.")
     if report.get("schema") != SCHEMA_ID:
-        schema = _shorten(report.get("schema"))
+        schema = shorten(report.get("schema"))
         raise InputError(f"report must have schema {SCHEMA_ID!r}, got {schema}.")
     typed = parse_as(Report, report, "report")
-    for step, kind in _VIEWS.items():
+    for step, kind in VIEWS.items():
         typed._view(step, kind)
     return typed
 
@@ -678,38 +453,3 @@ def read(path: str | os.PathLike[str]) -> Report:
         InputError: there is no such file, it is not JSON, or not a report of this format.
     """
     return parse_report(read_document(path, "report", "JSON"))
-
-
-def _sentence(problem: ValidationError, name: str) -> str:
-    """Return pydantic's first error as a sentence: path, condition and value."""
-    first = problem.errors(include_url=False)[0]
-    kind, context, path = first["type"], first.get("ctx", {}), list(first["loc"])
-    if kind == "value_error":  # raised by the object itself; prefix the field
-        return f"{_path_text(name, path)}.{context['error']}"
-    if kind == "json_invalid":
-        return f"{name} must not be nested too deeply."
-    got = _shorten(first["input"])
-    if kind == "missing":
-        rule = f"be an object with {path.pop()!r}"
-    elif kind == "unexpected_keyword_argument":
-        rule, got = f"be an object without {path[-1]!r}", f"{path.pop()!r}: {got}"
-    else:
-        # "Input should be …", "String should have …", "Tuple should have …"
-        rule = first["msg"].partition(" should ")[2] or "be different"
-    return f"{_path_text(name, path)} must {rule}, got {got}."
-
-
-def _path_text(name: str, path: Iterable[int | str]) -> str:
-    """Return a path within the report, such as report.roc[2].kind."""
-    text = name + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path)
-    return text.removeprefix(".")
-
-
-def _shorten(value: object) -> str:
-    """Return a value shortened for a sentence."""
-    if isinstance(value, Mapping):
-        return f"an object with {len(value)} keys"
-    if isinstance(value, (list, tuple)):
-        return f"a list of {len(value)}"
-    text = repr(value)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -31,7 +31,6 @@ from memberbound.report import charts, template_text, words
 from memberbound.report.model import (
     RECORDS,
     Data,
-    GivenView,
     Question,
     Report,
     Run,
@@ -39,6 +38,7 @@ from memberbound.report.model import (
     blind_guess,
     score_mark,
 )
+from memberbound.report.views import GivenView
 
 if TYPE_CHECKING:
     from jinja2 import Environment

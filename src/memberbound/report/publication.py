@@ -23,20 +23,9 @@ from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import significant
 from memberbound.release.record import DerivationRecord
 from memberbound.report import words
-from memberbound.report.model import (
-    Confidence,
-    Name,
-    Protected,
-    Remedy,
-    Report,
-    Right,
-    Rule,
-    Share,
-    ShareName,
-    parse_as,
-    parse_report,
-    read,
-)
+from memberbound.report.fields import Confidence, Name, Protected, Right, Rule, Share, ShareName
+from memberbound.report.model import Remedy, Report, parse_report, read
+from memberbound.report.parsing import parse_as
 
 _CERTIFICATE = ".certificate.json"
 

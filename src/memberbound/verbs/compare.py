@@ -12,7 +12,8 @@ from memberbound.declarations import Option
 from memberbound.games import SubsetGame
 from memberbound.quantities import Mark, marked, vacuous
 from memberbound.report import words
-from memberbound.report.model import LABELS, RECORDS, Report, SandwichRow, Subject
+from memberbound.report.fields import Subject
+from memberbound.report.model import LABELS, RECORDS, Report, SandwichRow
 from memberbound.report.publication import load_report
 
 

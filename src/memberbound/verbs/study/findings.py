@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -37,17 +37,8 @@ from memberbound.release.all_rows.learner_forms import (
 )
 from memberbound.release.all_rows.training import fit_private
 from memberbound.release.randomness import InsecureSource
-from memberbound.report.model import (
-    LABELS,
-    Exposure,
-    Question,
-    Remedy,
-    RemedyId,
-    Result,
-    RocCurve,
-    SandwichRow,
-    Subject,
-)
+from memberbound.report.fields import RemedyId, Result, Subject
+from memberbound.report.model import LABELS, Exposure, Question, Remedy, RocCurve, SandwichRow
 from memberbound.tables.columns import label_of
 from memberbound.tables.records import read_records
 from memberbound.verbs.protect import protect
@@ -77,12 +68,12 @@ class Finding:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Assumptions of the answer."""
-        return tuple(self.result["assumptions"])
+        return tuple(cast("list[str]", self.result["assumptions"]))
 
     @property
     def theorems(self) -> tuple[str, ...]:
         """Ids of the theorems behind the answer."""
-        return tuple(self.result["theorems"])
+        return tuple(cast("list[str]", self.result["theorems"]))
 
 
 @dataclass(frozen=True, eq=False)

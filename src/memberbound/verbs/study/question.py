@@ -30,7 +30,9 @@ from memberbound.release.all_rows.bounds import (
     read_bounds,
     read_statements,
 )
-from memberbound.report.model import Data, Question, Role, parse_as
+from memberbound.report.fields import Role
+from memberbound.report.model import Data, Question
+from memberbound.report.parsing import parse_as
 from memberbound.tables.columns import Values
 from memberbound.tables.opening import open_table
 from memberbound.tables.persons import Persons, number_persons

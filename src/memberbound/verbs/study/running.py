@@ -17,17 +17,9 @@ from memberbound.errors import InputError, MemberboundError
 from memberbound.files import make_private_folder, unwritable, write_text
 from memberbound.leaves import load_leaf
 from memberbound.report import words
-from memberbound.report.model import (
-    LABELS,
-    SCHEMA_ID,
-    LedgerEntry,
-    Report,
-    Run,
-    StepId,
-    StepRecord,
-    StepState,
-    parse_as,
-)
+from memberbound.report.fields import StepId, StepState
+from memberbound.report.model import LABELS, SCHEMA_ID, LedgerEntry, Report, Run, StepRecord
+from memberbound.report.parsing import parse_as
 from memberbound.verbs.study.findings import Context, Finding
 from memberbound.verbs.study.steps import GIVEN, STEPS, Step
 from memberbound.verbs.study.verdict import remedies, verdict

@@ -30,14 +30,8 @@ from memberbound.release.all_rows.learner_forms import (
     private_form,
     require_form,
 )
-from memberbound.report.model import (
-    LABELS,
-    Exposure,
-    Remedy,
-    RocCurve,
-    SandwichRow,
-    StepId,
-)
+from memberbound.report.fields import StepId
+from memberbound.report.model import LABELS, Exposure, Remedy, RocCurve, SandwichRow
 from memberbound.tables.columns import Values, label_of
 from memberbound.tables.recipe import Keep
 from memberbound.tables.table import Table

@@ -19,15 +19,8 @@ from dataclasses import replace
 from memberbound.learners.holdout import HoldoutScore, ModelScores
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import allowed, at_confidence, confident, decimals, percent, points
-from memberbound.report.model import (
-    Level,
-    Question,
-    Remedy,
-    RemedyId,
-    SandwichRow,
-    StepId,
-    Verdict,
-)
+from memberbound.report.fields import Level, RemedyId, StepId
+from memberbound.report.model import Question, Remedy, SandwichRow, Verdict
 from memberbound.verbs.study.findings import Finding
 
 #: Step → its finding; failed steps have none.
