@@ -46,8 +46,8 @@ from memberbound.verbs.certify import Certification as Certification
 from memberbound.verbs.certify import certify as certify
 from memberbound.verbs.compare import Comparison as Comparison
 from memberbound.verbs.compare import compare as compare
-from memberbound.verbs.explain import Explanation as Explanation
 from memberbound.verbs.explain import explain as explain
+from memberbound.verbs.explanation import Explanation as Explanation
 from memberbound.verbs.export import Export as Export
 from memberbound.verbs.export import export as export
 from memberbound.verbs.harden import Hardening as Hardening
@@ -56,8 +56,8 @@ from memberbound.verbs.ledger import LedgerState as LedgerState
 from memberbound.verbs.ledger import ledger as ledger
 from memberbound.verbs.plan import Plan as Plan
 from memberbound.verbs.plan import plan as plan
-from memberbound.verbs.population import PopulationAnswer as PopulationAnswer
 from memberbound.verbs.population import population as population
+from memberbound.verbs.population_answer import PopulationAnswer as PopulationAnswer
 from memberbound.verbs.predict import Prediction as Prediction
 from memberbound.verbs.predict import predict as predict
 from memberbound.verbs.protect import protect as protect

@@ -8,7 +8,7 @@ import pytest
 import memberbound
 from memberbound import InputError, explain
 from memberbound.games import ADJACENCIES
-from memberbound.verbs.explain import Parameters
+from memberbound.verbs.explanation import Parameters
 
 
 def test_adjacency_is_converted_for_eta_and_security_only():

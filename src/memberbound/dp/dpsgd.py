@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal, cast
 
 import numpy as np
 
@@ -338,7 +339,7 @@ class DpSgdHistory(_Steps):
             raise InputError("history must have at least one step, got none.")
 
 
-def dp_sgd_from_history(history: Any) -> DpSgd | DpSgdHistory:
+def dp_sgd_from_history(history: object) -> DpSgd | DpSgdHistory:
     """Return the steps that an Opacus history lists, each (noise multiplier, sample rate, steps).
 
     ``history`` is that list, a JSON file that holds it, an accountant, or a ``PrivacyEngine``.
@@ -356,7 +357,7 @@ def dp_sgd_from_history(history: Any) -> DpSgd | DpSgdHistory:
         listed = getattr(getattr(listed, "accountant", listed), "history", listed)
     kinds: dict[tuple[float, float], int] = {}
     try:
-        for noise, rate, steps in listed:
+        for noise, rate, steps in cast("Iterable[tuple[float, float, int]]", listed):
             part = DpSgd(noise, rate, steps)
             kind = (float(part.noise_multiplier), float(part.sample_rate))
             kinds[kind] = kinds.get(kind, 0) + part.steps

@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     from memberbound.iid.record_leak import RecordLeaks
     from memberbound.subset.record_bounds import Comparison
     from memberbound.verbs.certify import Certification
-    from memberbound.verbs.explain import Explanation
+    from memberbound.verbs.explanation import Explanation
     from memberbound.verbs.harden import Hardening
-    from memberbound.verbs.population import PopulationAnswer
+    from memberbound.verbs.population_answer import PopulationAnswer
     from memberbound.verbs.synthesize import Synthesis
 
 #: Called with how much is done, of how much, and what is being done.
