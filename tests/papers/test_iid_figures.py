@@ -13,26 +13,28 @@ from commands import answered
 from memberbound import certify, reproduce
 from memberbound.errors import InputError
 from memberbound.iid.worst_case import leak_of_law
-from memberbound.papers import iid_figures
+from memberbound.papers import iid_figures, image_table
 from memberbound.papers.iid_figures import (
+    Network,
+    draw_records,
+    figure_1,
+    figure_2,
+    small_losses,
+    training_checks,
+    with_one,
+)
+from memberbound.papers.image_table import (
     ACCURACY,
     DIVERSITY,
     LEAK,
     RAW,
     Digits,
-    Network,
     Setting,
     best_accuracy,
-    draw_records,
-    figure_1,
-    figure_2,
     leaks,
-    small_losses,
     table_checks,
     tabulate,
     train_network,
-    training_checks,
-    with_one,
 )
 from memberbound.papers.reproduction import MissingDataError, Sweep
 from tables.real_data import real_file
@@ -213,8 +215,8 @@ def test_atoms_and_training_images(digits, monkeypatch):
         return call
 
     for name, recorded in calls.items():
-        monkeypatch.setattr(iid_figures, name, spied(getattr(iid_figures, name), recorded))
-    iid_figures.measure_setting(digits, SMALL, np.random.default_rng(0))
+        monkeypatch.setattr(image_table, name, spied(getattr(image_table, name), recorded))
+    image_table.measure_setting(digits, SMALL, np.random.default_rng(0))
 
     aside = np.concatenate([own for (_, _, own, _), _ in calls["cluster_images"]])
     assert len(set(aside.tolist())) == len(aside) == 120
@@ -338,7 +340,7 @@ def test_the_leak_of_pairs_is_held_against_every_printed_bound():
 def two(monkeypatch, only, undrawn):
     """Two things to redo: one without data, one with."""
     only("L24-F2", "A25-Tab1")
-    monkeypatch.setattr(iid_figures, "Setting", lambda: QUICK)
+    monkeypatch.setattr(image_table, "Setting", lambda: QUICK)
     monkeypatch.delenv("MEMBERBOUND_DATA", raising=False)
 
 

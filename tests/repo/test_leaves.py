@@ -30,7 +30,8 @@ FILES = {
     "evidence": ("report/evidence.py",),
     "mlflow": ("report/mlflow_run.py",),
     "reproduction": tuple(
-        f"papers/{name}" for name in ("reproduction.py", "iid_figures.py", "subset_figures.py")
+        f"papers/{name}.py"
+        for name in ("reproduction", "iid_figures", "image_table", "subset_figures")
     ),
     "papers": ("papers",),
     "web": ("faces/web", "faces/serving.py"),

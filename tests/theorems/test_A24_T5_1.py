@@ -9,7 +9,7 @@ from itertools import combinations_with_replacement, pairwise, product
 import numpy as np
 import pytest
 
-from memberbound.papers.errata import exact_sum_leak_lower, needed_constant
+from memberbound.papers.iid_errata import exact_sum_leak_lower, needed_constant
 from memberbound.papers.results import errata
 
 F = Fraction

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from memberbound.papers.errata import chance_to_reach
+from memberbound.papers.iid_errata import chance_to_reach
 from memberbound.papers.results import errata
 
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import norm
 
 from memberbound.papers.aubinais2025 import ceiling_from_stopping, overfitting_ceiling
-from memberbound.papers.errata import capped_loss
+from memberbound.papers.iid_errata import capped_loss
 from memberbound.papers.results import errata
 from oracle.claims import assert_bound
 

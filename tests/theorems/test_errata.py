@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from memberbound.answers import plain
-from memberbound.papers import errata as counterexamples
 from memberbound.papers.aubinais2025 import best_conditional_accuracy, required_sample_size
+from memberbound.papers.iid_errata import channel_leak
 from memberbound.papers.results import errata
+from memberbound.papers.subset_errata import attack_on_norm_noise
 from oracle import finite, iid, subset
 from oracle.claims import assert_bound, assert_exact, assert_holds
 
@@ -122,7 +123,7 @@ def full_dimension_accuracy(d, eta, draws, seed):
 def test_I24_C10_simulation_agrees_with_full_dimension():
     d, eta, draws = 6 * 600, 0.49, 3000
     naive = full_dimension_accuracy(d, eta, draws, seed=5)
-    reduced = counterexamples.attack_on_norm_noise("laplace", eta, 100_000, 6, d)
+    reduced = attack_on_norm_noise("laplace", eta, 100_000, 6, d)
     # Five standard errors of the naive run: false alarm below 1e-6.
     assert abs(naive - reduced) < 5 * 0.5 / math.sqrt(draws)
     assert reduced > 0.6  # the comparison is made where the attack works
@@ -130,7 +131,7 @@ def test_I24_C10_simulation_agrees_with_full_dimension():
 
 def test_I24_C10_leak_grows_with_dimension_and_the_gamma_radius_keeps_the_promise():
     accuracy = [
-        counterexamples.attack_on_norm_noise("laplace", 0.25, 50_000, d, d)
+        attack_on_norm_noise("laplace", 0.25, 50_000, d, d)
         for d in (12, 99_996, 999_996, 3_999_996)
     ]
     assert accuracy == sorted(accuracy)
@@ -313,7 +314,7 @@ def test_A25_eq53_bound_survives_both_orders():
                 )
                 for row in channel
             )
-            assert counterexamples.channel_leak(law, channel, weights) == leak / atoms
+            assert channel_leak(law, channel, weights) == leak / atoms
             orders.append(leak / atoms / gamma)
         truth.append(((e_epsilon, gamma), max(orders)))
         differ += orders[0] != orders[1]

@@ -24,7 +24,7 @@ from memberbound.numerics.rounding import FloatArray, down, half_up, sum_slack, 
 from memberbound.papers.means import leak_of_gaussian_mean, leak_of_means
 from memberbound.papers.security import leak_from_dp
 from memberbound.papers.vectors import Numbers, each
-from memberbound.release.half.refitting import MixtureDistances
+from memberbound.release.half.neighbours import MixtureDistances
 from memberbound.release.noise import GaussianNoise, NormExponentialNoise
 from memberbound.release.precision import half_width
 from memberbound.subset.crowd import Crowd

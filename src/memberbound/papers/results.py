@@ -1,7 +1,8 @@
 """Every result of the five papers with its status, its function and its erratum.
 
 Each paper has a TOML file beside this module; ``X.toml`` holds what goes beyond the papers.  The
-counterexamples that errata name there are functions in ``errata``, and run on request.
+counterexamples that errata name there are functions in ``iid_errata`` and ``subset_errata``, and
+run on request.
 
 Examples:
     >>> errata()["I24-T8"].demonstrate().violated
@@ -77,7 +78,7 @@ class Erratum:
             possible readings; or a slip of notation that does not affect the conclusions.
         printed: The printed claim, paraphrased.
         holds: The claim that holds instead.
-        counterexample: Name of the function of ``errata`` that computes it.
+        counterexample: Module and name of the function that computes it.
         setting: The instance that it computes, in words.
     """
 
@@ -89,7 +90,8 @@ class Erratum:
 
     def demonstrate(self) -> Counterexample:
         """Compute a counterexample to the printed claim; every call gives the same result."""
-        outcome: Outcome = getattr(import_module(f"{__package__}.errata"), self.counterexample)()
+        module, _, name = self.counterexample.partition(".")
+        outcome: Outcome = getattr(import_module(f"{__package__}.{module}"), name)()
         return Counterexample(self.setting, *outcome)
 
 

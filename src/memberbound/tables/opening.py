@@ -14,6 +14,7 @@ from memberbound.errors import InputError
 from memberbound.files import codec_named
 from memberbound.tables.engine import LazyEngine, reading
 from memberbound.tables.exact import query_types
+from memberbound.tables.ibis_table import IbisTable
 from memberbound.tables.objects import array_of_rows, is_pandas, memory_names
 from memberbound.tables.source import (
     check_file,
@@ -23,7 +24,7 @@ from memberbound.tables.source import (
     refuse_cut,
     same_for_secret_rows,
 )
-from memberbound.tables.table import IbisTable, MemoryTable, Table, ViewTable
+from memberbound.tables.table import MemoryTable, Table, ViewTable
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir

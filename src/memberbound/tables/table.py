@@ -5,8 +5,9 @@ table, open it once and pass the ``Table``: the engine, the roles of the columns
 and the encoded examples are computed when they are first needed, and kept.
 
 There is one class per storage: :class:`MemoryTable` (a pandas table or an array),
-:class:`ViewTable` (a view of the embedded engine) and :class:`IbisTable` (a table on an engine of
-the user's).  :mod:`memberbound.tables.source` lists the formats and how values are compared.
+:class:`ViewTable` (a view of the embedded engine), and
+:class:`~memberbound.tables.ibis_table.IbisTable` (a table on an engine of the user's).
+:mod:`memberbound.tables.source` lists the formats and how values are compared.
 """
 
 from __future__ import annotations
@@ -14,31 +15,19 @@ from __future__ import annotations
 import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 import numpy as np
 
-from memberbound.errors import InputError, MemberboundError
+from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Values
 from memberbound.tables.csv_files import CsvFormat
-from memberbound.tables.engine import (
-    BATCH_ROWS,
-    Engine,
-    LazyEngine,
-    identifier,
-    one_sentence,
-    reading,
-)
-from memberbound.tables.exact import (
-    compile_rows,
-    fetch_expressions,
-    lossless_expressions,
-    query_types,
-)
+from memberbound.tables.engine import BATCH_ROWS, Engine, LazyEngine, identifier, reading
+from memberbound.tables.exact import fetch_expressions, lossless_expressions, query_types
 from memberbound.tables.objects import (
     array_frame,
     arrow_frame,
@@ -56,7 +45,7 @@ from memberbound.tables.roles import (
     infer_roles,
     overridden,
 )
-from memberbound.tables.source import object_view, refuse_cut
+from memberbound.tables.source import object_view
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -69,8 +58,6 @@ T = TypeVar("T")
 Columns = str | Sequence[str] | None
 #: Rows per batch of a stream of rows.
 _BATCH_ROWS = 2**17
-#: Rows from which roles are inferred on an engine of the user's.
-_SAMPLE_ROWS = 100_000
 
 
 @dataclass(eq=False)
@@ -539,88 +526,6 @@ class ViewTable(EmbeddedTable):
     def _read_frame(self) -> DataFrame:
         self.check_exact()
         return arrow_frame(self.rows())
-
-
-@dataclass(eq=False)
-class IbisTable(Table):
-    """An expression of ibis on an engine of the user's."""
-
-    source: ir.Table
-
-    def close(self) -> None:
-        """Drop the copy on the embedded engine."""
-        for copy in ("local", "_secret_copy"):
-            if copy in self.__dict__:
-                self.__dict__.pop(copy).close()
-        super().close()
-
-    @property
-    def connection(self) -> DuckDBPyConnection | None:
-        """The connection of the DuckDB that has the rows; None on any other engine."""
-        backend = self.source.get_backend()
-        return backend.con if backend.name == "duckdb" else None
-
-    @property
-    def query(self) -> str:
-        """SQL for the rows, if they are on DuckDB."""
-        return compile_rows(self.source)
-
-    def _read_expr(self) -> ir.Table:
-        return self.source
-
-    def run(self, call: Callable[[], T]) -> T:
-        """Run ``call`` and report an error in one sentence."""
-        with reading(self.name):
-            try:
-                return call()
-            except Exception as error:
-                if self.connection is not None or isinstance(error, MemberboundError):
-                    raise
-                # Every engine has errors of its own, and its connection may be cut.
-                raise MemberboundError(
-                    f"{self.name} could not be asked: {one_sentence(error)}."
-                ) from error
-
-    @cached_property
-    def local(self) -> EmbeddedTable:
-        """A copy on the embedded engine."""
-        return self.embed()
-
-    def embed(self, engines: LazyEngine | None = None, columns: Columns = None) -> EmbeddedTable:
-        """Copy columns to an embedded engine."""
-        if self.connection is None:
-            raise InputError(
-                f"{self.name} must be copied for this, which {self.source.get_backend().name} does "
-                "not do without loss. Save it as Parquet and give the file."
-            )
-        if self.secret:
-            refuse_cut(self.source, secret=True)
-        return self._copy(columns, engines, self.connection)
-
-    @property
-    def row_by_row(self) -> IbisTable:
-        """This table with values that are read one by one."""
-        return self if self.secret else self._secret_copy
-
-    @cached_property
-    def _secret_copy(self) -> IbisTable:
-        engines = LazyEngine(self.engines.memory_limit)
-        return replace(self, secret=True, engines=engines, owns_engine=True, inferred={}, made={})
-
-    def _infer(self, names: list[str]) -> dict[str, Reading]:
-        sample = self.source.limit(_SAMPLE_ROWS)
-        texts = sample.select(**{name: sample[name].cast("string") for name in names})
-        fetched = self.fetch(texts)
-        engine = Engine(self.engines.memory_limit)
-        try:
-            with reading(self.name):
-                view = object_view(engine, fetched)
-            return infer_roles(engine, view, names, None, self.name)
-        finally:
-            engine.close()
-
-    def _read_frame(self) -> DataFrame:
-        return arrow_frame(self.local.rows())
 
 
 def check_names(names: Iterable[str], columns: Sequence[str], table: str) -> None:
