@@ -126,7 +126,9 @@ ExcelSafe = Annotated[bool, Option("switch", web=False)]
 Progress = Annotated[Callable[..., None], Option("progress")]
 #: Options of releases of all rows: the promise, public bounds of columns, noise for tests.
 Eta = Annotated[float, Option("number", metavar="H")]
-PublicBounds = Annotated[Any, Option("document", metavar="FILE")]
+PublicBounds = Annotated[
+    Mapping[str, object] | str | os.PathLike[str], Option("document", metavar="FILE")
+]
 InsecureSeed = Annotated[int, Option("whole", web=False)]
 #: For Python only.
 Hidden = Annotated[object, Option("hidden", web=False)]

@@ -6,7 +6,7 @@ Nothing in the core imports a leaf, so that a leaf can be deleted and the core s
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from types import ModuleType
 
 from memberbound.errors import InputError
 
@@ -26,7 +26,7 @@ LEAVES = {
 }
 
 
-def load_leaf(name: str) -> Any:
+def load_leaf(name: str) -> ModuleType:
     """Import a leaf, or raise an error that names the missing module.
 
     Examples:

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Protocol
 
 #: Held while the global generators of Python, numpy or PyTorch are seeded, or output is redirected.
 ONE_AT_A_TIME = threading.RLock()
@@ -61,16 +61,22 @@ def _without_warnings() -> Iterator[None]:
 
 def _one_thread_each() -> AbstractContextManager[object]:
     # Modules load libraries, so search again only after another module was imported.
-    limited: AbstractContextManager[object] = _libraries(len(sys.modules)).limit(limits=1)
-    return limited
+    return _libraries(len(sys.modules)).limit(limits=1)
+
+
+class _Libraries(Protocol):
+    """The numerical libraries that are loaded: threadpoolctl's controller."""
+
+    def limit(self, *, limits: int) -> AbstractContextManager[object]: ...
 
 
 @lru_cache(maxsize=1)
-def _libraries(modules: int) -> Any:  # noqa: ARG001
+def _libraries(modules: int) -> _Libraries:  # noqa: ARG001
     # Finding the loaded libraries takes ten milliseconds, longer than many fits.
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-    return ThreadpoolController()
+    found: _Libraries = ThreadpoolController()
+    return found
 
 
 #: Suppresses warnings, because a library's warning may depend on a record.

@@ -44,8 +44,9 @@ EDITS = {
         (
             "_STATISTICS = {\n",
             '_STATISTICS = {\n    "double": _Statistic(\n'
-            "        lambda work: (2 * (sums := work.means(total=True))[0], *sums[1:]),\n"
-            "        lambda columns: 2 * columns,\n    ),\n",
+            "        lambda work: (sums := work.means(total=True))\n"
+            "        and _Numbers(2 * sums.values, sums.names, sums.scale, sums.intervals),\n"
+            "        lambda columns: 3 * columns,\n    ),\n",
         )
     ],
     "faces/command_line.py": [

@@ -66,7 +66,7 @@ _PANELS = {
     },
     "Text": {
         "protect-text": (
-            "Fine-tune a language model so that nobody can tell which documents it was trained on."
+            "Fine-tune a language model without revealing which documents it was trained on."
         ),
         "audit-text": (
             "Measure which documents a fine-tuned language model leaks, with confidence intervals."

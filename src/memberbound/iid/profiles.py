@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,10 +49,10 @@ class CountProfile:
             (7, 4, [1, 2, 3], [2, 1, 1])
         """
         # Use an array as it is: converting a list would box every number.
-        listed: Any = counts
-        if isinstance(counts, Iterable) and not isinstance(counts, np.ndarray):
-            listed = list(listed)
-        values = _whole("counts", np.asarray(listed))
+        known = isinstance(counts, np.ndarray) or not isinstance(counts, Iterable)
+        values = _whole(
+            "counts", np.asarray(counts if known else list(cast("Iterable[int]", counts)))
+        )
         if np.any(values < 0):
             raise InputError(f"counts must be at least 0, got {int(values.min())!r}.")
         count, cells = np.unique(values[values > 0], return_counts=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from doctest import DocTestParser, Example
 from functools import cached_property
 from importlib import import_module
 from types import ModuleType
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,10 @@ class Call:
         return self.path.rpartition(".")[2]
 
     @cached_property
-    def function(self) -> Any:
+    def function(self) -> Callable[..., object]:
         """The function itself."""
-        return getattr(self.module, self.name)
+        function: Callable[..., object] = getattr(self.module, self.name)
+        return function
 
     @property
     def signature(self) -> str:

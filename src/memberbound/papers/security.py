@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -304,7 +303,7 @@ def best_conditional_accuracy(
 
 
 def least_dp_delta(
-    mechanism: Callable[..., Any],
+    mechanism: Callable[..., object],
     values: Iterable[Hashable],
     n: int,
     e_epsilon: Fraction = Fraction(1),

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -150,10 +150,10 @@ def figure_1(
     epsilon: float = 5.0,
 ) -> Findings:
     """Run L24-F1: the spread of the data."""
-    setting: dict[str, Any] = {"n": n, "clip": clip, "epsilon_population": epsilon}
+    choose = partial(choice, n=n, clip=clip, epsilon_population=epsilon)
 
     def measure(trial: int) -> Measured:
-        return [choice([seed, 1, trial], d, candidates, sigma=s, **setting) for s in _SPREADS]
+        return [choose([seed, 1, trial], d, candidates, sigma=s) for s in _SPREADS]
 
     sweep = swept("sigma", _SPREADS, trials, measure, progress)
     worst, inside, narrow = "ratio_worst_case", "ratio_population", _SPREADS[:7]  # σ ≤ 1
@@ -204,16 +204,11 @@ def figure_2(
     epsilon: float = 10.0,
 ) -> Findings:
     """Run L24-F2: the clip threshold, with two outliers."""
-    setting: dict[str, Any] = {
-        "n": n,
-        "sigma": sigma,
-        "outliers": outliers,
-        "epsilon_population": epsilon,
-    }
+    choose = partial(choice, n=n, sigma=sigma, outliers=outliers, epsilon_population=epsilon)
 
     def measure(trial: int) -> Measured:
         key = [seed, 2, trial]
-        return [choice(key, d, candidates, clip=clip, **setting) for clip in _CLIPS_OF_TWELVE]
+        return [choose(key, d, candidates, clip=clip) for clip in _CLIPS_OF_TWELVE]
 
     sweep = swept("clip", _CLIPS_OF_TWELVE, trials, measure, progress)
     at_50 = sweep.trials_at("pmp_epsilon", 50.0)
@@ -253,11 +248,11 @@ def figure_3(
     epsilon: float = 2.0,
 ) -> Findings:
     """Run L24-F3: the dimension."""
-    setting: dict[str, Any] = {"n": n, "sigma": sigma, "clip": clip, "epsilon_population": epsilon}
+    choose = partial(choice, n=n, sigma=sigma, clip=clip, epsilon_population=epsilon)
 
     def measure(trial: int) -> Measured:
         dimensions = _DIMENSIONS_OF_TWELVE
-        return [choice([seed, 3, trial, d], d, candidates, **setting) for d in dimensions]
+        return [choose([seed, 3, trial, d], d, candidates) for d in dimensions]
 
     sweep = swept("dimension", _DIMENSIONS_OF_TWELVE, trials, measure, progress)
     worst = "ratio_worst_case"
@@ -424,11 +419,11 @@ def figure_5(
     delta: float = DELTA,
 ) -> Findings:
     """Run L24-F5: the clip threshold, with two outliers."""
-    drawing: dict[str, Any] = {"n": n, "sigma": sigma, "outliers": outliers}
+    draw = partial(people, n=n, sigma=sigma, outliers=outliers)
 
     def measure(trial: int) -> Measured:
         key = [seed, 5, trial]
-        drawn = {clip: people(key, d, clip=clip, **drawing) for clip in _CLIPS}
+        drawn = {clip: draw(key, d, clip=clip) for clip in _CLIPS}
         return [
             measure_mechanism(population, epsilon, clip, delta)
             for clip, population in drawn.items()
@@ -469,10 +464,10 @@ def figure_6(
     delta: float = DELTA,
 ) -> Findings:
     """Run L24-F6: the dimension."""
-    drawing: dict[str, Any] = {"clip": clip, "n": n, "sigma": sigma}
+    draw = partial(people, clip=clip, n=n, sigma=sigma)
 
     def measure(trial: int) -> Measured:
-        drawn = [people([seed, 6, trial, d], d, **drawing) for d in _DIMENSIONS]
+        drawn = [draw([seed, 6, trial, d], d) for d in _DIMENSIONS]
         return [measure_mechanism(population, epsilon, clip, delta) for population in drawn]
 
     sweep = swept("dimension", _DIMENSIONS, trials, measure, progress)

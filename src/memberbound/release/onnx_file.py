@@ -86,7 +86,7 @@ def onnx_bytes(model: PrivateModel) -> bytes:
         scores = scores + column.score(graph)
     outputs = _outputs(model, scores, {column.name for column in columns})
 
-    def declare(name: str, kind: np.dtype[Any], shape: list[int | None]) -> Any:
+    def declare(name: str, kind: np.dtype[np.generic], shape: list[int | None]) -> Any:
         return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(kind), shape)
 
     made = helper.make_model(
@@ -363,7 +363,7 @@ def _text_column(code: ColumnCode, look_up: Callable[[Values], FloatArray]) -> _
 
 def _outputs(
     model: PrivateModel, scores: _Value, taken: set[str]
-) -> dict[str, tuple[np.dtype[Any], list[int | None]]]:
+) -> dict[str, tuple[np.dtype[np.generic], list[int | None]]]:
     """Add the outputs: ``prediction`` and, for classes, ``probabilities`` or ``scores``.
 
     Return the type and the shape of each output.

@@ -56,17 +56,19 @@ _RULES: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
+#: A JSON Schema, or a part of one.
+Schema = Mapping[str, Any]
+
+
 @cache
-def record_schema() -> Mapping[str, Any]:
+def record_schema() -> Schema:
     """Return the JSON Schema of certificates for releases of all rows."""
     text = resources.files(__package__).joinpath("record.schema.json").read_text(encoding="utf-8")
-    schema: dict[str, Any] = json.loads(text)
+    schema: Schema = json.loads(text)
     return schema
 
 
-def violation(
-    value: object, schema: Mapping[str, Any], root: Mapping[str, Any] | None = None
-) -> str:
+def violation(value: object, schema: Schema, root: Schema | None = None) -> str:
     """Return where a value violates a schema, and how; an empty text if nowhere.
 
     Examples:
@@ -91,9 +93,7 @@ def violation(
     return ""
 
 
-def _violation_of_object(
-    value: dict[str, object], schema: Mapping[str, Any], root: Mapping[str, Any]
-) -> str:
+def _violation_of_object(value: dict[str, object], schema: Schema, root: Schema) -> str:
     properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
     for name in schema.get("required", ()):
         if name not in value:

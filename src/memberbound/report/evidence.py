@@ -87,7 +87,7 @@ def _fill_data(template: str, facts: Mapping[str, object]) -> Any:
     """Render a YAML template and return its data, without keys that have no value."""
     import yaml
 
-    def prune(tree: Any) -> Any:
+    def prune(tree: object) -> object:
         if isinstance(tree, dict):
             return {key: prune(item) for key, item in tree.items() if item is not None}
         return [prune(item) for item in tree] if isinstance(tree, list) else tree

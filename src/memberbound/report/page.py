@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, fields
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memberbound.quantities import (
     NO_LEAK,
@@ -82,7 +82,7 @@ def render(
     )
 
 
-def fill_page(template: str, style: str, script: str = "", **content: Any) -> str:
+def fill_page(template: str, style: str, script: str = "", **content: object) -> str:
     """Return an HTML template with its content, and a policy that allows these two texts only."""
     policy = _policy(style, script)
     filled = environment().get_template(template)

@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +71,7 @@ def read_secret_documents(
             raise InputError(
                 f"texts must be a table or JSON Lines with {wanted[1]!r}, got {ending}."
             )
-        columns: Mapping[str, Sequence[Any]] = {text: _lines(Path(source), "texts")}  # type: ignore[arg-type]
+        columns: Mapping[str, Sequence[object]] = {text: _lines(Path(source), "texts")}  # type: ignore[arg-type]
     elif ending in LINES:
         rows = list(json_lines(Path(source), "texts"))  # type: ignore[arg-type]
         columns = {name: [row.get(name) for row in rows] for name in wanted}
@@ -110,7 +109,7 @@ def _identifier(value: object) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
-def _table_columns(source: object, wanted: list[str]) -> dict[str, list[Any]]:
+def _table_columns(source: object, wanted: list[str]) -> dict[str, list[object]]:
     """Return columns of a table as lists; no row decides how another is read."""
     table = open_table(source, secret=True)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from memberbound.answers import OmitEmpty
 from memberbound.attacks.scores import ASSUMPTIONS
@@ -80,7 +80,7 @@ def audit_table(
     nonmembers: InputFile | None = None,
     synthetic: InputFile | None = None,
     reference: InputFile | None = None,
-    synthesizer: Annotated[Any, Option("text", metavar="NAME", web=False)] | None = None,
+    synthesizer: Annotated[object, Option("text", metavar="NAME", web=False)] | None = None,
     refits: int | None = None,
     columns: Names | None = None,
     confidence: float = 0.95,

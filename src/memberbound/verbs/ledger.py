@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from memberbound.answers import Answer, Given, Upper, computed
 from memberbound.declarations import Option
@@ -79,7 +80,7 @@ class LedgerState(Answer):
 
 
 def ledger(
-    file: Annotated[Any, Option("file", metavar="FILE")],
+    file: Annotated[Ledger | str | os.PathLike[str], Option("file", metavar="FILE")],
     *,
     limit_eta: Annotated[float, Option("number", metavar="H", web=False)] | None = None,
 ) -> LedgerState:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def protect(
     source: TableLike,
     *,
     target: Column,
-    learner: Annotated[Any, Option("learner", metavar="NAME", choices=PRIVATE_LEARNERS)]
+    learner: Annotated[object, Option("learner", metavar="NAME", choices=PRIVATE_LEARNERS)]
     | None = None,
     eta: Eta = 0.05,
     bounds: PublicBounds | None = None,

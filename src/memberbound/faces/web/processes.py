@@ -22,6 +22,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
@@ -50,7 +51,7 @@ class EndedError(MemberboundError):
     """A child ended without an answer, took too long, or its answer is too large."""
 
 
-def _context() -> Any:
+def _context() -> SpawnContext | ForkServerContext:
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -108,8 +109,7 @@ async def perform(
 
     work = asyncio.create_task(asyncio.to_thread(converse))
     try:
-        both: tuple[asyncio.Future[Any], ...] = (work, started)
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((work, started), return_when=asyncio.FIRST_COMPLETED)
         async with asyncio.timeout(seconds):
             return await asyncio.shield(work)
     except TimeoutError:

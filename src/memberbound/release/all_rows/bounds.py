@@ -6,6 +6,7 @@ Bounds are public knowledge: using them costs no privacy budget.
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -186,17 +187,21 @@ def _abbreviate(stated: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
+#: Public facts about columns: a mapping, or a YAML or JSON file that holds one.
+PublicDocument = Mapping[str, object] | str | os.PathLike[str] | None
+
+
 def is_rules(stated: object) -> bool:
     """Return whether the entry ``rules`` holds rules rather than a bound of a column ``rules``."""
     return isinstance(stated, Mapping) and not (stated and set(stated) <= _BOUND_KEYS)
 
 
-def read_statements(stated: Mapping[str, object] | str | Path | None) -> Mapping[str, object]:
+def read_statements(stated: PublicDocument) -> Mapping[str, object]:
     """Return a bounds document unparsed: the mapping itself, or the content of a file."""
     if stated is None:
         return {}
     table: object = stated
-    if isinstance(stated, str | Path):
+    if isinstance(stated, str | os.PathLike):
         if Path(stated).suffix.lower() not in _DOCUMENTS:
             # It may be the secret table, so do not read it.
             raise InputError(
@@ -213,7 +218,7 @@ def read_statements(stated: Mapping[str, object] | str | Path | None) -> Mapping
     return table
 
 
-def read_bounds(stated: Mapping[str, object] | str | Path | None) -> dict[str, Range | Categories]:
+def read_bounds(stated: PublicDocument) -> dict[str, Range | Categories]:
     """Read public bounds from a mapping, or from a YAML or JSON file that holds one.
 
     Rules are skipped (:mod:`.rules_section`).  If there are any, the bound of a column named

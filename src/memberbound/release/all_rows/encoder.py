@@ -221,8 +221,8 @@ class EncodedRows:
     """
 
     layout: Layout
-    numbers: NDArray[Any]
-    indices: NDArray[Any]
+    numbers: NDArray[np.signedinteger]
+    indices: NDArray[np.unsignedinteger]
 
     def __len__(self) -> int:
         return int(self.numbers.shape[1])

@@ -17,7 +17,7 @@ from memberbound.learners.learner import Labels
 from memberbound.learners.raw_rows import as_columns
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.all_rows.bounds import Bounds, forms_of, read_bounds
+from memberbound.release.all_rows.bounds import Bounds, PublicDocument, forms_of, read_bounds
 from memberbound.release.all_rows.learner_forms import Settings, require_form
 from memberbound.release.all_rows.training import fit_private
 from memberbound.release.noise import check_eta_range
@@ -88,11 +88,11 @@ class PrivateEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         tags.non_deterministic = self.insecure_seed is None
         return tags
 
-    def _read(self, X: ArrayLike) -> Any:
+    def _read(self, X: ArrayLike) -> object:
         """Convert rows to the input of the released model."""
         return X
 
-    def _rows(self, X: ArrayLike) -> Any:
+    def _rows(self, X: ArrayLike) -> object:
         check_is_fitted(self, "released_")
         return self._read(X)
 
@@ -165,7 +165,7 @@ class MembershipPrivate(PrivateEstimator):
         estimator: BaseEstimator | str,
         *,
         eta: float = 0.05,
-        bounds: Any = None,
+        bounds: PublicDocument = None,
         classes: Sequence[object] | None = None,
         tune: bool = False,
         insecure_seed: int | None = None,

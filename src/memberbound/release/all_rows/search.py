@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import ParameterGrid
 
 from memberbound.errors import InputError
+from memberbound.release.all_rows.bounds import PublicDocument
 from memberbound.release.all_rows.estimator import MembershipPrivate
 from memberbound.release.all_rows.learner_forms import Settings, require_form, settings_of
 from memberbound.release.all_rows.training import TUNE_SHARE
@@ -38,7 +38,7 @@ def private_search(
     y: ArrayLike,
     *,
     eta: float = 0.05,
-    bounds: Any = None,
+    bounds: PublicDocument = None,
     classes: Sequence[object] | None = None,
     sample_weight: ArrayLike | None = None,
     insecure_seed: int | None = None,

@@ -244,7 +244,7 @@ class HalfPrivate(PrivateEstimator):
         query = np.asarray(self.query, dtype=np.float64)
         return FittedPredictions.of(self.estimator, clipped, query, self.clip)
 
-    def _read(self, X: ArrayLike) -> Any:
+    def _read(self, X: ArrayLike) -> object:
         rows = validate_data(self, X, dtype=np.float64, reset=False)
         return rows if self.release == "predictions" else clip_rows(rows, self.clip)
 
