@@ -118,17 +118,15 @@ def choose(mutants: list[Mutant], size: int, seed: int) -> list[Mutant]:
     return sorted(mutants, key=lambda m: digest(str(seed), m.key))[:size]
 
 
+def is_meant(pattern: str, mutant: Mutant) -> bool:
+    """Whether an entry of the list of harmless mutants is about this one."""
+    form = ".*".join(map(re.escape, pattern.split("*")))
+    return pattern == mutant.key or bool(re.fullmatch(form, mutant.key, re.DOTALL))
+
+
 def reason_for(mutant: Mutant) -> str | None:
     """Return why a mutant is harmless, if it is listed."""
-    return next(
-        (
-            reason
-            for pattern, reason in HARMLESS.items()
-            if re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), mutant.key, re.DOTALL)
-            or pattern == mutant.key
-        ),
-        None,
-    )
+    return next((why for pattern, why in HARMLESS.items() if is_meant(pattern, mutant)), None)
 
 
 # ── Putting a mutant in place, in a fork ──────────────────────────────────────────────────────────
@@ -541,6 +539,9 @@ def main() -> int:
     options = parser.parse_args()
     options.killers = json.loads(SAMPLE.read_text("utf-8")) if options.fixed else None
     chosen = all_mutants()
+    for pattern in HARMLESS:
+        if not any(is_meant(pattern, mutant) for mutant in chosen):
+            print(f"listed as harmless, but gone: {pattern}")
     if options.only:
         chosen = [m for m in chosen if any(fnmatch.fnmatch(m.path, o) for o in options.only)]
     if options.match:

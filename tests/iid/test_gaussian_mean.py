@@ -135,6 +135,52 @@ def test_values_cover_a_shift_that_is_off_by_its_rounding():
             assert low >= min(mp.mpf(1), stick(most, -mp.mpf(log_g)))
 
 
+def test_shifts_are_asked_for_above_their_rounding(monkeypatch):
+    asked = []
+
+    def stick_above(mu, epsilon):
+        asked.append(mu)
+        return np.full(epsilon.shape, 0.25)
+
+    monkeypatch.setattr(gaussian_mean, "gaussian_hockey_stick_upper", stick_above)
+    rng = Random(4)
+    for _ in range(100):
+        mu = 10 ** rng.uniform(-9, 4)
+        gaussian_mean._hockey_stick(mu, rng.uniform(-1, 1))
+        assert Fraction(mu) * (1 + Fraction(7, 2**53)) <= Fraction(asked[-1])
+
+
+def test_the_arguments_of_values_are_on_the_safe_side(monkeypatch):
+    """Log-prices below the exact ones at every radius within four units, shifts within six."""
+    seen, nodes, plain = [], [], gaussian_mean._radii
+
+    def value(mu, log_g):
+        seen.append((mu, log_g))
+        return 0.5
+
+    def radii(d, tilt):
+        nodes[:] = plain(d, tilt)
+        return tuple(nodes)
+
+    monkeypatch.setattr(gaussian_mean, "_hockey_stick", value)
+    monkeypatch.setattr(gaussian_mean, "_radii", radii)
+    rng, unit = Random(5), mp.mpf(2) ** -53
+    for _ in range(40):
+        n, d = int(10 ** rng.uniform(0.4, 12)), int(10 ** rng.uniform(0, 8))
+        nu, lam = rng.random(), 10 ** rng.uniform(-2, 2)
+        seen.clear()
+        leak_of_gaussian_mean(n, d, nu, lam)
+        with mp.workdps(40):
+            gamma = mp.mpf(nu) / (mp.mpf(lam) * (1 - mp.mpf(nu)))
+            offset = mp.log(gamma) + mp.mpf(d) / 2 * mp.log1p(-mp.mpf(1) / n)
+            scale = n if gamma >= 1 else n - 1
+            for radius, (mu, log_g) in zip(nodes[0].tolist()[::7], seen[::7], strict=True):
+                square = mp.mpf(radius) ** 2 / (2 * scale)
+                exact = offset + square if gamma >= 1 else -offset - square
+                assert log_g <= exact - 8 * unit * square
+                assert mp.mpf(radius) / mp.sqrt(scale) <= mp.mpf(mu) * (1 + 4 * unit)
+
+
 def test_the_sum_over_the_nodes_is_from_above_in_any_order(monkeypatch):
     """Large weights first, and then many so small that adding them one by one changes nothing."""
     for size in (500, 3000):

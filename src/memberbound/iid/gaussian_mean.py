@@ -75,9 +75,9 @@ def leak_of_gaussian_mean(n: int, d: int, nu: float = 0.5, lam: float = 1.0) -> 
 
 
 def _hockey_stick(mu: float, log_g: float) -> float:
-    """H of N(μ',1) against N(0,1) at e^log_g, also for log_g < 0, for a μ' that rounds to μ.
+    """H of N(μ',1) against N(0,1) at e^log_g, for any μ' that rounds to μ.
 
-    From above for log_g ≥ 0, to within six units below.
+    It is from above, but for six units where log_g < 0.
     """
     mu = mu * (1 + 8 * UNIT)  # H rises in μ
     value = float(gaussian_hockey_stick_upper(mu, np.array([abs(log_g)]))[0])

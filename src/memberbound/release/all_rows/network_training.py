@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError
-from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack
+from memberbound.numerics.rounding import FloatArray, sum_slack
 from memberbound.release.all_rows.clipping import path_sensitivity
 from memberbound.release.all_rows.encoder import EncodedBlock
 from memberbound.release.all_rows.gradient import TrainingRows
@@ -80,9 +80,10 @@ def clip_factors(parts: Sequence[Tensor], kept: Tensor, clip: float) -> Tensor:
     kind = torch.float32 if single else torch.float64
     sizes = [torch.linalg.vector_norm(g, dim=1, dtype=kind) for g in parts]
     lengths = torch.linalg.vector_norm(torch.stack(sizes, dim=1), dim=1).double()
-    # Allow for rounding in single precision, and for underflow.
+    # Allow for rounding in single precision, and for underflow.  Even for one weight that is 9e-6 of
+    # the length, which also covers the few roundings in double precision: factor and products.
     lengths = lengths * (1 + 2 * sum_slack(terms + 64) * _SINGLE) + _UNDERFLOW
-    factors = (clip * (1 - 16 * UNIT) / lengths).clamp(max=1.0)
+    factors = (clip / lengths).clamp(max=1.0)
     return torch.where(torch.isfinite(lengths) & kept, factors, 0.0)
 
 
