@@ -129,6 +129,13 @@ def reason_for(mutant: Mutant) -> str | None:
     return next((why for pattern, why in HARMLESS.items() if is_meant(pattern, mutant)), None)
 
 
+def name_old_entries(mutants: list[Mutant]) -> None:
+    """Print what the list of harmless mutants says of mutants that are no more."""
+    for pattern in HARMLESS:
+        if not any(is_meant(pattern, mutant) for mutant in mutants):
+            print(f"gone      {pattern}")
+
+
 # ── Putting a mutant in place, in a fork ──────────────────────────────────────────────────────────
 
 
@@ -500,9 +507,10 @@ def report(chosen: list[Mutant], results: dict[str, str]) -> float:
                 killed[name] += bool(results[mutant.key])
     for name in sorted({*counted, *harmless}, key=lambda n: (n == "all", n[:5] == "kind:", n)):
         share = killed[name] / max(counted[name], 1)
+        of_all = killed[name] / (counted[name] + harmless[name])
         print(
             f"{name:36} {killed[name]:5} of {counted[name]:5} killed {share:7.1%}"
-            f"  harmless {harmless[name]}"
+            f"  harmless {harmless[name]:3}, killed of all {of_all:7.1%}"
         )
     return killed["all"] / max(counted["all"], 1)
 
@@ -539,9 +547,7 @@ def main() -> int:
     options = parser.parse_args()
     options.killers = json.loads(SAMPLE.read_text("utf-8")) if options.fixed else None
     chosen = all_mutants()
-    for pattern in HARMLESS:
-        if not any(is_meant(pattern, mutant) for mutant in chosen):
-            print(f"listed as harmless, but gone: {pattern}")
+    name_old_entries(chosen)
     if options.only:
         chosen = [m for m in chosen if any(fnmatch.fnmatch(m.path, o) for o in options.only)]
     if options.match:

@@ -4,6 +4,7 @@
 rounding   outward rounding dropped or reversed
 noise      a sensitivity halved, ``times=`` dropped, a clip dropped
 slack      a slack dropped, or subtracted instead of added
+error      the same for other bounds of errors that are added, and factors that undo a shortfall
 share      an error share doubled, or its divisor dropped
 comparison ``<`` for ``≤`` and the reverse, in functions that return bounds or refuse
 extreme    ``min`` for ``max`` and the reverse, in functions that return bounds
@@ -47,6 +48,8 @@ _EXTREMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minim
 _SLACK = re.compile(
     r"slack|\broom\b|doubt|rounding|regret|\bUNIT\b|SMALLEST|ROOM|_MARGIN|[A-Z]_ERROR|SLACK"
 )
+#: Names of other bounds of errors, where they are added.
+_ERROR = re.compile(r"_TINY|_UNDERFLOW|_QUADRATURE|slack|^(lost|off|error|noise)$")
 _SHARED = re.compile(r"(self\.)?(error|beta|side|risk)|1 - (self\.)?confidence")
 _BOUND = re.compile(
     r"Guarantee|from above|from below|\b[Bb]ound|never (below|above)|at (or )?(above|most|least)"
@@ -196,23 +199,30 @@ def _is_share(node: ast.AST) -> bool:
 
 def _arithmetic(node: ast.BinOp) -> Iterator[tuple[str, ast.AST]]:
     left, right, op = node.left, node.right, node.op
-    if isinstance(op, ast.Add | ast.Sub) and _is_slack(right):
-        yield "slack", left
-        yield "slack", ast.BinOp(left, ast.Sub() if isinstance(op, ast.Add) else ast.Add(), right)
+    kind = "slack" if _is_slack(right) else "error"
+    if isinstance(op, ast.Add | ast.Sub) and (kind == "slack" or _is_slack(right, _ERROR)):
+        yield kind, left
+        yield kind, ast.BinOp(left, ast.Sub() if isinstance(op, ast.Add) else ast.Add(), right)
+    elif isinstance(op, ast.Mult) and ast.unparse(right).startswith("_growth("):
+        yield "error", left
     elif isinstance(op, ast.Div) and _is_share(left):
         yield "share", left
 
 
-def _is_slack(node: ast.AST) -> bool:
+def _is_slack(node: ast.AST, names: re.Pattern[str] = _SLACK) -> bool:
     if isinstance(node, ast.Constant):
         return isinstance(node.value, float) and 0 < abs(node.value) < _TINY
     if isinstance(node, ast.BinOp):
         # The slack is a factor, or the first term.
-        return _is_slack(node.left) or (isinstance(node.op, ast.Mult) and _is_slack(node.right))
+        first = _is_slack(node.left, names)
+        return first or (isinstance(node.op, ast.Mult) and _is_slack(node.right, names))
+    if isinstance(node, ast.Call) and names is _ERROR and ast.unparse(node.func) == "np.copysign":
+        return _is_slack(node.args[0], names)
     if isinstance(node, ast.Call | ast.Subscript):
-        return _is_slack(getattr(node, "func", None) or node.value)  # type: ignore[attr-defined]
+        inner = getattr(node, "func", None) or node.value  # type: ignore[attr-defined]
+        return _is_slack(inner, names)
     named = getattr(node, "attr", getattr(node, "id", ""))
-    return bool(_SLACK.search(named))
+    return bool(names.search(named))
 
 
 def _calls(node: ast.Call, bounding: bool) -> Iterator[tuple[str, ast.AST]]:

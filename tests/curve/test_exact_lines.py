@@ -207,6 +207,19 @@ def test_lines_of_a_chain_are_from_above():
 # ── Read-offs ─────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.parametrize("size", [1, 3, 400])
+def test_profiles_of_the_smallest_masses_are_from_above(size):
+    """Every product may lose half of the smallest double; many are added up in one sweep."""
+    rng = Random(11)
+    loss = np.array(sorted((rng.uniform(0.01, 2) for _ in range(size)), reverse=True))
+    heavy = np.array([rng.randint(1, 9) * LEAST for _ in range(size)])
+    grid = np.array([0.0, *(loss[:: max(1, size // 50)] * rng.uniform(0.5, 1))])
+    one = segments.OneSided.of(loss, heavy)
+    for epsilon in (grid, grid[-1:]):
+        for e, value in zip(epsilon.tolist(), one.profile(epsilon).tolist(), strict=True):
+            assert exact_stick(loss.tolist(), heavy.tolist(), e) <= mp.mpf(value)
+
+
 def test_lines_bound_the_rate_among_the_smallest_doubles():
     rng = Random(9)
     for units in range(1, 30):

@@ -272,6 +272,52 @@ def test_convolution_error_covers_what_folding_loses():
     assert 4000 * UNIT < truth <= min(sup_error, norm_error)
 
 
+def test_convolution_error_has_no_gap_where_a_coefficient_vanishes():
+    """Of two equal masses every second coefficient may be 0, and its error is not."""
+    for times in (2, 3, 9):
+        result, sup_error, norm_error = module._convolved([np.array([0.5, 0.5])], [times], 64)
+        exact = np.array([math.comb(times, k) / 2**times for k in range(64)])
+        error = np.abs(result - exact)
+        assert error.max() <= sup_error < 1e-13
+        assert math.sqrt(float(np.square(error).sum())) <= norm_error < 1e-13
+
+
+def test_masses_that_fall_short_are_made_up_for():
+    """Of a lattice that lies below its law by its relative error every line is above that law's."""
+    for times in (1, 2, 9):
+        for error in (1e-9, 1e-3, 0.49 / times):
+            short = LossLattice(RARE.start, RARE.step, RARE.mass * (1 - error), 0.0, error)
+            indices = np.arange(0.0, 4.0 * times, times)
+            truths = exact_sticks([(RARE, times)], indices)
+            for delta, truth in zip(
+                short.composed_profile(times, indices).delta, truths, strict=True
+            ):
+                assert mpf(float(delta)) >= truth
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_masses_that_underflow_still_count(times):
+    for mass in (5e-324, 3e-320, 1e-200):
+        lattice = LossLattice(0, 0.01, np.array([1.0, mass]), 0.0, 0.0)
+        indices = np.arange(times)
+        profile = lattice.composed_profile(times, indices.astype(float))
+        truths = exact_sticks([(lattice, times)], indices)
+        assert all(0 < t <= mpf(float(d)) for d, t in zip(profile.delta, truths, strict=True))
+
+
+def test_the_tail_beyond_a_window_grows_by_the_error_of_its_tilt():
+    """At most e^-46 of the tilted mass lies there, and e^{scale - θℓ + error} times as much."""
+    composition = Composition(((RARE, 50),))
+    for theta, scale, error in ((0.0, 0.0, 0.25), (3.0, 2.0, 0.2), (3.0, 2.0, 1e-9)):
+        tilt = module._Tilted(theta, (RARE.mass,), scale, error)
+        (found,) = composition._sticks(tilt, (-100, 20), np.array([200.0]))
+        end = -100 + module._smooth_length(121)
+        with mp.workdps(40):
+            exact = mp.exp(mpf(scale) - mpf(theta) * end * mpf(RARE.step) - 46 + mpf(error))
+            growth = mp.exp(mpf(error) / 50 + 2 * mpf(error) ** 2 + mpf("1e-9"))
+            assert exact <= mpf(float(found)) <= exact * growth
+
+
 def circular_power(mass, times, length):
     """Exact for these masses (multiples of 2^-70, or nearly), up to one rounding to double."""
     wrapped = [0] * length

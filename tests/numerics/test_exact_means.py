@@ -161,6 +161,25 @@ def test_the_capital_is_from_below():
         assert exact - mp.mpf("1e-9") * draws - abs(exact) * mp.mpf("1e-12") <= value <= exact
 
 
+def test_the_capital_is_from_below_after_nearly_everything_was_lost():
+    """Twenty gains and one draw far below the mean: the largest stake wins, and has lost digits."""
+    rng = Random(12)
+    for _ in range(60):
+        mean = rng.uniform(0.05, 0.2)
+        samples = [1.0] * 24 + [mean * 2.0**-17 * rng.random()]
+        stakes = _stakes(len(samples), 3.0)
+        exact = mp.log(
+            mp.fsum(
+                mp.fprod(1 + mp.mpf(float(c)) * (mp.mpf(x) / mp.mpf(mean) - 1) for x in samples)
+                for c in stakes
+            )
+            / len(stakes)
+        )
+        values, counts = np.array(samples[-2:])[:, None], np.array([24.0, 1.0])
+        (found,) = _log_capital(values, counts, np.array([mean]), np.asarray(stakes))
+        assert exact - mp.mpf("1e-8") <= mp.mpf(float(found)) <= exact
+
+
 def test_betting_on_the_mirrored_samples_is_rounded_up(monkeypatch):
     """What is bet on is at most 1 - x, and the bound is at least 1 minus what comes back."""
     rng = np.random.default_rng(3)

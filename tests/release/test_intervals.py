@@ -18,6 +18,7 @@ from memberbound import summarize
 from memberbound.release.all_rows.intervals import (
     Noise,
     NoisyMean,
+    bounded_interval,
     count_interval,
     covariance_intervals,
     quantile_interval,
@@ -61,6 +62,19 @@ def test_a_count_is_between_the_solutions_of_its_inequality(count):
     inside = x[(count - x) ** 2 <= noise.half**2 + Z**2 * x * (1 - x / 1000)]
     ends = (inside.min(), inside.max()) if inside.size else (0.0, 0.0)
     assert (found.population_lower, found.population_upper) == pytest.approx(ends, abs=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("total", "squares"), [(-4.0, 0.0), (7.0, 3.0), (7.0, 900.0), (500.0, 300.0), (1003.0, 998.0)]
+)
+def test_a_bounded_sum_is_between_the_solutions_of_its_inequality(total, squares):
+    noise = Noise(5.6272)
+    found = bounded_interval(total, squares, noise, 1000)
+    # Squares of values in [0, 1] add up to no more than the values, and to no less than at a mean.
+    squares = min(max(squares, total**2 / 1000), max(total, 0.0))
+    x = np.linspace(0, 1000, 200_001)
+    inside = x[(total - x) ** 2 <= noise.half**2 + Z**2 * (squares - x**2 / 1000)]
+    assert found == pytest.approx((inside.min(), inside.max()), abs=1e-2)
 
 
 def test_a_quantile_is_between_the_leaves_that_are_not_contradicted():

@@ -5,6 +5,7 @@ Broken: intervals of the rows themselves, which the projections bias.
 """
 
 import math
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +15,12 @@ from scipy.stats import binom
 
 from memberbound import InputError, synthesize
 from memberbound.release.all_rows.bounds import read_bounds
-from memberbound.release.all_rows.noisy_marginals import estimate_statistic, read_marginal
+from memberbound.release.all_rows.cells import NumberCells
+from memberbound.release.all_rows.noisy_marginals import (
+    _cell_values,
+    estimate_statistic,
+    read_marginal,
+)
 from memberbound.release.all_rows.synthetic import fit_synthetic
 from memberbound.release.randomness import InsecureSource
 from memberbound.tables.records import read_records
@@ -91,6 +97,18 @@ def test_a_statistic_uses_the_counts_that_determine_it(made):
     assert abs(mean.value - table["age"].mean()) < 5 * mean.intervals.standard_error
     constant = made.interval(lambda ward: 3)
     assert (constant.value, constant.intervals.standard_error) == (3.0, 0.0)
+
+
+@pytest.mark.parametrize("step", [0.0, 0.5, 1.0])
+def test_values_of_a_cell_lie_within_it(step):
+    """A cell is [edge, next edge), with edges between values: a statistic may change at an edge."""
+    edges = tuple(edge - step / 2 for edge in (-3.0, 0.0, 1.0, 80.0))
+    cells = NumberCells("x", edges, step, "1")
+    for cell, (low, high) in enumerate(pairwise(edges)):
+        values = _cell_values(cells, cell)
+        assert all(low <= value < high for value in values)
+        assert values[0] == low + step / 2
+        assert values[-1] == (high - step / 2 if step else math.nextafter(high, low))
 
 
 @pytest.mark.parametrize(

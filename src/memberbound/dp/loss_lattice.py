@@ -214,7 +214,7 @@ class Composition:
         """
         lattices = [lattice for lattice, _ in self.parts]
         relative = self._total(lattice.relative_error for lattice in lattices)
-        if not all(lattice.mass.any() for lattice in lattices) or relative > 1:
+        if not all(lattice.mass.any() for lattice in lattices) or relative > 0.5:
             return ForwardProfile(np.zeros(1), np.ones(1))
         plain = _Tilted(0.0, tuple(lattice.mass for lattice in lattices))
         low, high = self._window(plain)
@@ -301,7 +301,7 @@ class Composition:
         exponents = abs(tilt.log_scale) + rate * max(abs(first), abs(end))
         roundings = end - first + 8 * index.size + 64 + 8 * math.ceil(exponents)
         relative = tilt.error + sum_slack(roundings)
-        if relative > 1:
+        if relative > 0.5:
             return np.ones(grid.size)
         above = math.exp(min(0.0, tilt.log_scale - rate * end + _LOG_TAIL)) * _growth(relative)
         if end > self._highest:
@@ -336,8 +336,11 @@ class Composition:
 
 
 def _growth(relative: float) -> float:
-    """Return (1-ρ)^{-T} from above, for T small errors ρ that add up to ``relative``."""
-    return math.exp(1.01 * relative)
+    """Return Π 1/(1-ρ) from above, for errors ρ that add up to ``relative``, at most 1/2.
+
+    One error of that size counts most, and -ln(1-ρ) ≤ ρ + ρ² up to ρ = 0.68.
+    """
+    return math.exp(1.01 * relative * (1 + relative))
 
 
 def _sticks_of_masses(mass: FloatArray, index: NDArray[np.int64], step: float) -> FloatArray:

@@ -80,8 +80,8 @@ def clip_factors(parts: Sequence[Tensor], kept: Tensor, clip: float) -> Tensor:
     kind = torch.float32 if single else torch.float64
     sizes = [torch.linalg.vector_norm(g, dim=1, dtype=kind) for g in parts]
     lengths = torch.linalg.vector_norm(torch.stack(sizes, dim=1), dim=1).double()
-    # Allow for rounding in single precision, and for underflow.  Even for one weight that is 9e-6 of
-    # the length, which also covers the few roundings in double precision: factor and products.
+    # Allow for rounding in single precision, and for underflow: 9e-6 of the length or more, which
+    # also covers the few roundings in double precision of factors and products.
     lengths = lengths * (1 + 2 * sum_slack(terms + 64) * _SINGLE) + _UNDERFLOW
     factors = (clip / lengths).clamp(max=1.0)
     return torch.where(torch.isfinite(lengths) & kept, factors, 0.0)
