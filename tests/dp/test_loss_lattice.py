@@ -282,6 +282,17 @@ def test_convolution_error_has_no_gap_where_a_coefficient_vanishes():
         assert math.sqrt(float(np.square(error).sum())) <= norm_error < 1e-13
 
 
+@pytest.mark.parametrize("times", [2, 10**6, 10**13, 3 * 10**13])
+def test_convolution_error_covers_the_largest_error_of_every_coefficient(times):
+    """Coefficients of 1 that all are 1 + e: the powers differ by (1 + e)^T - 1, in phase."""
+    _, sup_error, norm_error = module._convolved([np.array([1.0])], [times], 64)
+    with mp.workdps(40):
+        off = mpf(module._STAGE) * 6 * mpf(UNIT)  # log₂ 64 stages
+        largest = mp.expm1(times * mp.log1p(off))
+        assert largest <= mpf(sup_error)
+        assert largest <= mpf(norm_error)
+
+
 def test_masses_that_fall_short_are_made_up_for():
     """Of a lattice that lies below its law by its relative error every line is above that law's."""
     for times in (1, 2, 9):
