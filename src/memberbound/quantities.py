@@ -97,7 +97,7 @@ def _plain(number: Decimal, *, zeros: bool = False) -> str:
     return text.rstrip("0").rstrip(".") if "." in text and not zeros else text
 
 
-def _fixed(exact: Decimal, side: Side, places: int) -> Decimal:
+def _round_to(exact: Decimal, side: Side, places: int) -> Decimal:
     unit = Decimal(1).scaleb(-places)
     return exact.quantize(unit, rounding=_ROUNDING[side], context=_WIDE)
 
@@ -117,7 +117,7 @@ def percent(value: float | None, side: Side) -> str:
     if special is not None or value is None:
         return special or "–"
     exact = _WIDE.multiply(shortest_decimal(value), _HUNDRED)
-    return f"{_plain(exact if side == 'given' else _fixed(exact, side, 2))} %"
+    return f"{_plain(exact if side == 'given' else _round_to(exact, side, 2))} %"
 
 
 def of_hundred(value: float, side: Literal["upper", "lower"]) -> int:
@@ -126,7 +126,7 @@ def of_hundred(value: float, side: Literal["upper", "lower"]) -> int:
     >>> of_hundred(0.7661, "lower"), of_hundred(0.5509, "upper"), of_hundred(0.55, "upper")
     (76, 56, 55)
     """
-    return int(_fixed(_WIDE.multiply(shortest_decimal(value), _HUNDRED), side, 0))
+    return int(_round_to(_WIDE.multiply(shortest_decimal(value), _HUNDRED), side, 0))
 
 
 def decimals(value: float | None, side: Side, places: int = 6) -> str:
@@ -140,7 +140,7 @@ def decimals(value: float | None, side: Side, places: int = 6) -> str:
         return special or "–"
     if side == "given":
         return significant(value, side)
-    return _plain(_fixed(shortest_decimal(value), side, places), zeros=True)
+    return _plain(_round_to(shortest_decimal(value), side, places), zeros=True)
 
 
 def significant(value: float | None, side: Side, digits: int = 6) -> str:
@@ -184,7 +184,7 @@ def confident(confidence: float) -> str:
     exact = shortest_decimal(confidence) * _HUNDRED
     if len(exact.normalize().as_tuple().digits) > 6:
         for places in (2, 4, 6, 9, 12):
-            rounded = _fixed(exact, "lower", places)
+            rounded = _round_to(exact, "lower", places)
             if _HUNDRED - rounded <= 2 * (_HUNDRED - exact):
                 return f"{_plain(rounded)} %"
     return f"{_plain(exact)} %"
@@ -239,7 +239,7 @@ def allowed(blind: float, eta: float) -> str:
     ('55 %', '55.09 %')
     """
     exact = _WIDE.multiply(_WIDE.add(shortest_decimal(blind), shortest_decimal(eta)), _HUNDRED)
-    return f"{_plain(_fixed(exact, 'upper', 2))} %"
+    return f"{_plain(_round_to(exact, 'upper', 2))} %"
 
 
 Kind = Literal["certificate", "audit", "estimate", "given", "unproved"]

@@ -161,7 +161,7 @@ def test_a_connection_that_is_cut(postgres):
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cut'"
         )
     time.sleep(0.2)
-    with pytest.raises(MemberboundError, match="could not be asked"):
+    with pytest.raises(MemberboundError, match="could not be queried"):
         count_profile(table, ["age"])
 
 

@@ -87,7 +87,7 @@ def test_everybody_can_read_the_pages(released):
     for case in all_cases(released):
         text = " ".join(visible(render_decision(case)))
         assert reading_ease(text) >= 75, text
-        assert not TERMS.findall(text.replace("its noise can be worked out", "")), text
+        assert not TERMS.findall(text.replace("its noise can be reconstructed", "")), text
     # Exact values are not for publication: the figure distinguishes the two.
     exact = " ".join(of_release(released, "model.json").release.assumptions)
     assert reading_ease(exact) < 65

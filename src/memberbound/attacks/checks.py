@@ -248,7 +248,7 @@ def structural_facts(evidence: Evidence, *, small: int = 10) -> tuple[Fact, ...]
     if evidence.classes:
         counts = np.bincount(np.asarray(evidence.truth)[member], minlength=len(evidence.classes))
         reason = f"Class {evidence.classes[int(counts.argmin())]} has {counts.min()} members: a "
-        reason += "class that the model knows and few members have says something about these few."
+        reason += "class that the model knows and few members have reveals something about them."
         counted.append(("smallest class", int(counts.min()), " members", reason))
     answers = np.asarray(evidence.answers.table)[member].reshape(rows, -1)
     _, sizes = np.unique(answers, axis=0, return_counts=True)
@@ -256,7 +256,7 @@ def structural_facts(evidence: Evidence, *, small: int = 10) -> tuple[Fact, ...]
     reason += "each: an answer that is nearly a record's own identifies it when it is published."
     counted.append(("smallest cell of answers", int(sizes.min()), " members", reason))
     stored = max((_count_stored_rows(part) for part in parts), default=0)
-    reason = "Whoever has a file that holds training records can read them, without any attack."
+    reason = "Anybody who has a file with training records in it can read them, without any attack."
     return (
         Fact("stored training rows", stored, "none", stored == 0, reason),
         *(

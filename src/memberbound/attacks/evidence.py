@@ -108,8 +108,9 @@ class Evidence:
         )
         if not np.all(close):
             notes += (
-                "The model is not deterministic: asked twice, it answered differently. The numbers "
-                "are about one answer per record; an attacker who asks often may reach more",
+                "The model is not deterministic: two queries with the same rows gave different "
+                "answers. The numbers are about one answer per record; an attacker who queries it "
+                "repeatedly may reach more",
             )
         return replace(evidence, rows=rows, model=model, notes=notes)
 

@@ -67,8 +67,8 @@ class ShadowAudit(MeasuredAttacks):
             sampled = (
                 f"The attacked records are {self.run.sample.size} of the "
                 f"{self.run.game.population}, "
-                "drawn uniformly and apart from the halves; what is said of records is said of "
-                "these.",
+                "drawn uniformly and independently of the halves; statements about records are "
+                "about these.",
             )
         return (
             "Every model was trained on its own uniform half of the population, independently of "

@@ -86,8 +86,8 @@ class ModelAudit(MeasuredAttacks):
     """
 
     ASSUMPTIONS = (
-        "The numbers are about this model and its own members; nothing is said about other models "
-        "of the same learner.",
+        "The numbers are about this model and its own members, not about other models of the same "
+        "learner.",
         "The members are the model's whole training set, or records drawn from it uniformly.",
         "The non-members are independent draws from the source of the training records and had no "
         "part in the model (not in tuning or early stopping either).",

@@ -108,7 +108,7 @@ class Scores(NamedTuple):
         if total < FEWEST_SCORES:
             raise InputError(
                 f"scores must be at least {FEWEST_SCORES} in number, got {total}. "
-                "Fewer say nothing at any useful confidence."
+                "Fewer are not enough for any useful confidence."
             )
         missing = int(sum(np.isnan(sample).sum() for sample in pair))
         if missing:
@@ -262,8 +262,8 @@ def interval_text(bound: IntervalFields) -> str:
 
 #: Assumptions under which intervals of scores hold.
 ASSUMPTIONS = (
-    "All scores are about one model. The numbers are about it and its own members; nothing is "
-    "said about other models of the same learner.",
+    "All scores are about one model. The numbers are about it and its own members, not about "
+    "other models of the same learner.",
     "The members are the model's whole training set, or records drawn from it uniformly.",
     "The non-members are independent draws from the source of the training records and had no "
     "part in the model or the attack.",

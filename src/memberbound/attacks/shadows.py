@@ -218,7 +218,7 @@ def train_shadows(
     if 2 * len(failures) > len(fits) or len(trained) < 2:
         raise InputError(
             f"learner must be able to train on random halves, got {len(failures)} failures in "
-            f"{len(fits)} fits; the first one said: {failures[0].message}"
+            f"{len(fits)} fits; the first one failed with: {failures[0].message}"
         )
     signals = Signals.stack(list(trained.values()))
     membership = np.vstack([work.half(model)[0] for model in trained])

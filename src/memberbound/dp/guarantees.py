@@ -159,8 +159,8 @@ def leak_from_pure_dp(epsilon: float, nu: float = 0.5, lam: float = 1.0) -> floa
 # ── From a target back to a parameter: how much ε, or how much noise, a promise allows ────────────
 #
 # Every result was evaluated again and meets its target (theory §6, trap 5), as it was written: 0.05
-# is the decimal number, not the double a little above it.  Where the target fixes the accuracy at
-# even odds as well, that is kept too, so that "η ≤ 0.05" is never printed beside "55.01 %".
+# is the decimal number, not the double a little above it.  If the target also fixes the accuracy at
+# even odds, the result meets that too, so that "η ≤ 0.05" is never printed beside "55.01 %".
 
 #: Beyond this ε every curve is vacuous in double precision.
 _LARGEST_EPSILON = 800.0

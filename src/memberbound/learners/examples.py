@@ -247,8 +247,8 @@ def encode_rows(
             )
         if absent.any():
             notes.append(
-                f"{column!r} is missing in {_rows(absent)}: the mean of the table that the model "
-                "was trained on stands in"
+                f"{column!r} is missing in {_rows(absent)}: replaced by the mean of the table that "
+                "the model was trained on"
             )
     seen = encoder.named_transformers_["others"][-1].categories_ if others else []
     for column, categories in zip(others, seen, strict=True):

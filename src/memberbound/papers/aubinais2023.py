@@ -72,7 +72,7 @@ def withdrawn_sample_size(d: ArrayLike, epsilon: ArrayLike) -> Numbers:
         (50, True)
     """
 
-    def printed(dimension: int, target: float) -> float:
+    def size(dimension: int, target: float) -> float:
         return math.sqrt(whole_number("d", dimension)) / positive("epsilon", target)
 
-    return each(printed, d, epsilon)
+    return each(size, d, epsilon)

@@ -292,7 +292,7 @@ def figure_2(
     """Run A25-F2."""
     records, dimensions = n, DIMENSIONS
 
-    def measured_at(trial: int, d: int) -> dict[str, float]:
+    def measure_at(trial: int, d: int) -> dict[str, float]:
         rng = np.random.default_rng([seed, 25, 2, trial, d])
         row: dict[str, float] = {}
         for name, losses in (("linear", linear_losses), ("nearest", neighbour_losses)):
@@ -301,7 +301,7 @@ def figure_2(
         return row
 
     def measure(trial: int) -> Measured:
-        return [measured_at(trial, d) for d in dimensions]
+        return [measure_at(trial, d) for d in dimensions]
 
     sweep = swept("dimension", tuple(map(float, dimensions)), trials, measure, progress)
     smallest = f"{SMALLEST:g}"

@@ -288,7 +288,7 @@ def ledger_assumptions(releases: tuple[LedgerEntry, ...]) -> tuple[str, ...]:
         )
     elif units:  # a ledger of an earlier version
         named = " and ".join(map(repr, units))
-        who = f"A record is what a row holds besides {named}: whose row it is is public."
+        who = f"A record is the content of a row besides {named}; the person behind it is public."
     elif not releases:
         who = "The first release decides what a record is: a row, or a person with a unit."
     else:
@@ -299,8 +299,8 @@ def ledger_assumptions(releases: tuple[LedgerEntry, ...]) -> tuple[str, ...]:
         "earlier release; limit_eta holds in any case.",
         f"{who} Neighbours differ in one record, which is replaced in every table it is in.",
         "Each release keeps the assumptions of its own certificate.",
-        "What is released, and which releases are shown, is decided by looking at releases, "
-        "not at the rows or at what is for their owner only (fidelity, scores, notes).",
+        "The choice of what to release, and of which releases to show, depends on releases, "
+        "not on the rows or on anything for their owner only (fidelity, scores, notes).",
     )
 
 

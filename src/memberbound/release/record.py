@@ -112,7 +112,7 @@ class BoundRecord(TypedDict):
 
 
 class CertificateRecord(TypedDict):
-    """What lies beside a released file as ``<file>.certificate.json``."""
+    """The content of ``<file>.certificate.json``, the file beside a released file."""
 
     file: str
     sha256: str

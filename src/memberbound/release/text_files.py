@@ -85,7 +85,7 @@ any one {who} was trained on more than {most} of the time (guessing blindly: 50 
 | rank, tokens of a document at most | {training.rank}, {training.length} |
 
 Not promised: facts that many {who}s share, their common style, and texts that the base model knew
-before. Whatever is made of the adapters (merging, texts, further training on other data) keeps the
+before. Anything made from the adapters (merging, texts, further training on other data) keeps the
 promise.
 
 ## What the promise assumes

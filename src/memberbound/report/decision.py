@@ -13,7 +13,7 @@ from memberbound.report.publication import Case, Publication, ReleasedFile, kind
 
 _OF_ONE = "It says nothing about one given person: an unusual one may be much easier to find."
 
-_SEEDED = "This file was made with a test seed, so that its noise can be worked out. Do not sign."
+_SEEDED = "This file was made with a test seed, so its noise can be reconstructed. Do not sign."
 
 
 def what_it_is(case: Case, file: ReleasedFile) -> str:
@@ -49,7 +49,7 @@ def describe_promise(case: Case) -> tuple[str, ...]:
     if promise.confidence < 1:
         sure = confident(promise.confidence)
         more.append(
-            f"The limit was worked out from trials. It is right in at least {sure} of such cases."
+            f"The limit was computed from trials. It is right in at least {sure} of such cases."
         )
     return (sentence, *more)
 

@@ -55,7 +55,7 @@ def published_entry(published: Publication, stated: Mapping[str, str] | None = N
     names = ("name", "rows", "columns", "target", "learner", "eta")
     return RunEntry(
         f"membership promise for {clean(published.name)}"[:_NAME_LENGTH],
-        "What is promised about membership; memberbound/MODEL_CARD.md says it in full.",
+        "The promise about membership; memberbound/MODEL_CARD.md has it in full.",
         {f"{_FOLDER}/certified/{promise.game}/{record}/accuracy_upper": promise.accuracy_upper},
         _texts({name: getattr(published, name) for name in names} | dict(stated or {})),
         _texts(

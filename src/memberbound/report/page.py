@@ -240,12 +240,12 @@ def _recipe(report: Report) -> str:
 def _policy(style: str, script: str) -> str:
     """Return a policy under which nothing runs, and nothing is loaded, but these two texts."""
 
-    def hashed(text: str) -> str:
+    def hash_source(text: str) -> str:
         digest = hashlib.sha256(f"\n{text}\n".encode()).digest()
         return f"'sha256-{base64.b64encode(digest).decode()}'"
 
     return (
-        f"default-src 'none'; style-src {hashed(style)}; script-src {hashed(script)}; "
+        f"default-src 'none'; style-src {hash_source(style)}; script-src {hash_source(script)}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
 

@@ -100,7 +100,7 @@ def print_pdf(
         printed = target.read_bytes() if target.is_file() else b""
     if not printed.startswith(b"%PDF-") or b"%%EOF" not in printed[-1024:]:
         raise MemberboundError(
-            f"{program} printed no PDF. Where its sandbox is not allowed, as in some containers, "
+            f"{program} printed no PDF. If its sandbox is not allowed, as in some containers, "
             "print report.html from another browser."
         )
     if page_count(printed) < least:

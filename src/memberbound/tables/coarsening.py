@@ -436,7 +436,7 @@ def choose(
 ) -> tuple[Search, Levels | None]:
     """Search on ``frame`` for the coarsening to be certified on ``rows`` rows.
 
-    What ``selection`` leaves out is dropped.  The state is None where none is expected to pass.
+    Columns outside ``selection`` are dropped.  The levels are None if none are expected to pass.
     """
     forms = {c: r.form if r.numeric else "text" for c, r in selection.readings.items()}
     fixed: dict[str, Rule] = {c: Keep() for c in frame.columns if c in wish.keep}

@@ -86,13 +86,13 @@ def _counts_of_counts(table: Table, keys: list[str], unit: str | None) -> pa.Tab
         return table.fetch(cells.group_by("n").agg(cells=cells.count()).order_by("n"))
     # Without ibis: thousands of columns take longer to pass through it than to count.
 
-    def counted() -> pa.Table:
+    def count() -> pa.Table:
         cells = ", ".join(exact_keys(table.types(keys), table.name).values())
         inner = f"SELECT count(*) AS n FROM {table.view} GROUP BY {cells}"
         query = f"SELECT n, count(*) AS cells FROM ({inner}) AS c GROUP BY n ORDER BY n"
         return table.engine.connection.sql(query).to_arrow_table()
 
-    return table.run(counted)
+    return table.run(count)
 
 
 def count_pair_profile(train: object, reference: object, columns: Columns = None) -> PairProfile:
@@ -244,8 +244,8 @@ def refuse_null_units(table: Table, unit: str) -> None:
     rows = table.fetch(table.expr.aggregate(n=missing.sum())).column("n").to_pylist()[0]
     if rows:
         raise InputError(
-            f"unit must say whose row it is, got {rows} rows of {table.name} without a value in "
-            f"{unit!r}."
+            f"unit must name a person in every row, got {rows} rows of {table.name} without a "
+            f"value in {unit!r}."
         )
 
 

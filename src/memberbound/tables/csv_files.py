@@ -203,7 +203,7 @@ def _scan(path: Path, name: str, *, strict: bool) -> tuple[_Header, bool, list[i
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
 
-    def checked(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    def check(chunks: Iterable[bytes]) -> Iterator[bytes]:
         for chunk in chunks:
             if strict:
                 decoder.decode(chunk)
@@ -213,7 +213,7 @@ def _scan(path: Path, name: str, *, strict: bool) -> tuple[_Header, bool, list[i
 
     with _open(path) as stream:
         head = stream.read(_LONGEST_HEADER + 1)
-        chunks = checked(itertools.chain([head], iter(partial(stream.read, _CHUNK), b"")))
+        chunks = check(itertools.chain([head], iter(partial(stream.read, _CHUNK), b"")))
         first = next(chunks)
         header = _read_header(first, name, _DELIMITER_OF[_ending(Path(name))])
         return header, *scan_lines(itertools.chain([first], chunks), header.line, header.end)

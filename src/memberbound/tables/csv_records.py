@@ -116,7 +116,7 @@ def quote_line_ends(stream: IO[bytes], delimiter: bytes, end: bytes) -> Iterator
         rb"[^\r\n" + re.escape(delimiter) + rb"]*" + other + outside + rb"*)"
     )
 
-    def quoted(match: re.Match[bytes]) -> bytes:
+    def quote(match: re.Match[bytes]) -> bytes:
         value, after = match[0], match.string[match.end() : match.end() + 1]
         closed = value.startswith(b'"')
         ends = after == one or (pair and not after)
@@ -127,4 +127,4 @@ def quote_line_ends(stream: IO[bytes], delimiter: bytes, end: bytes) -> Iterator
         return b'"' + value.replace(b'"', b'""') + b'"'
 
     for section in sections(stream, delimiter, one):
-        yield field.sub(quoted, section)
+        yield field.sub(quote, section)

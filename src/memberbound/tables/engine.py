@@ -302,7 +302,7 @@ class LazyEngine:
 
 @contextmanager
 def writing(name: str = "a temporary copy of the table") -> Iterator[None]:
-    """Say that ``name`` could not be written, where that is what fails."""
+    """Turn an error of writing ``name`` into one sentence."""
     import duckdb
 
     try:

@@ -10,9 +10,9 @@ on two rows exactly when the stored values are the same:
 - intervals and times with a zone by their spelling;
 - whole numbers, decimals, dates, times, timestamps, truth values, bytes and UUIDs as they are.
 
-A type (lists, records) or an engine for which no key is known is refused.  What comes as Arrow data
-is first given a type that the engine holds without loss (:func:`exact_type`), and what comes from
-pandas a type at all (:func:`from_pandas`).
+A type (lists, records) or an engine without a known key is refused.  Arrow data are first cast to
+types that the engine holds without loss (:func:`exact_type`); columns of pandas first get a type
+(:func:`from_pandas`).
 """
 
 from __future__ import annotations

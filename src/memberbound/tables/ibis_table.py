@@ -61,7 +61,7 @@ class IbisTable(Table):
                     raise
                 # Every engine has errors of its own, and its connection may be cut.
                 raise MemberboundError(
-                    f"{self.name} could not be asked: {one_sentence(error)}."
+                    f"{self.name} could not be queried: {one_sentence(error)}."
                 ) from error
 
     @cached_property

@@ -105,8 +105,8 @@ def check_unit(unit: str | None, used: Collection[str]) -> None:
     """Refuse a unit that is also the target or a feature."""
     if unit in used:
         raise InputError(
-            f"unit must be neither the target nor among the columns, got {unit!r}: it says whose "
-            "row it is."
+            f"unit must be neither the target nor among the columns, got {unit!r}: it "
+            "identifies the person of a row."
         )
 
 

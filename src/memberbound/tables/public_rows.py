@@ -106,13 +106,13 @@ def first_rows(
     """
     check_names([unit], list(frame.columns), name)
     check_unit(unit, used)
-    whose = number_persons(frame[unit])
-    if (whose < 0).any():
+    persons = number_persons(frame[unit])
+    if (persons < 0).any():
         raise InputError(
-            f"unit must say whose row it is, got {int((whose < 0).sum())} rows of {name} without "
-            f"a value in {unit!r}."
+            f"unit must name a person in every row, got {int((persons < 0).sum())} rows of {name} "
+            f"without a value in {unit!r}."
         )
-    _, first = np.unique(whose, return_index=True)
+    _, first = np.unique(persons, return_index=True)
     kept = frame.drop(columns=unit).iloc[np.sort(first)].reset_index(drop=True)
     note = (
         f"one person is one value of {unit!r}, by the first row: {len(kept)} of {len(frame)} rows "

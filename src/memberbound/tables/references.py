@@ -100,6 +100,6 @@ def _note(overlap: Overlap) -> str:
     expected = significant(overlap.expected, "estimate", 3)
     return (
         f"{overlap.shared} of {overlap.reference_rows} reference rows equal a row of the table "
-        f"(≈ {expected} expected of independent rows with so many repetitions); the certificate "
+        f"(≈ {expected} expected of independent rows with as many repetitions); the certificate "
         "holds only if no record is in both: give independent rows that nothing was trained on"
     )

@@ -274,7 +274,7 @@ def _scan(engine: Engine, view: str, kinds: Mapping[str, str]) -> dict[str, _Fac
     if not kinds:
         return {}
 
-    def fetched(select: str) -> tuple[Any, ...]:
+    def fetch_row(select: str) -> tuple[Any, ...]:
         """Return the one row of a query."""
         return tuple(engine.sql(select).fetchall()[0])
 
@@ -282,7 +282,7 @@ def _scan(engine: Engine, view: str, kinds: Mapping[str, str]) -> dict[str, _Fac
     for start in range(0, len(kinds), _AT_ONCE):
         some = dict(islice(kinds.items(), start, start + _AT_ONCE))
         parts = [_facts_expression(index, kind) for index, kind in enumerate(some.values())]
-        answers = fetched(f"SELECT {', '.join(parts)} FROM {_scanned_expressions(view, some)}")
+        answers = fetch_row(f"SELECT {', '.join(parts)} FROM {_scanned_expressions(view, some)}")
         lines |= dict(zip(some, answers, strict=True))
     facts = {}
     for name, kind in kinds.items():
@@ -290,7 +290,7 @@ def _scan(engine: Engine, view: str, kinds: Mapping[str, str]) -> dict[str, _Fac
         column = _present(name) if kind == "text" else identifier(name)
         if rows and distinct >= _NEARLY * rows:
             present = f"{view} WHERE {column} IS NOT NULL GROUP BY {_bytes(column, kind)}"
-            (distinct,) = fetched(f"SELECT count(*) FROM (SELECT 1 FROM {present})")
+            (distinct,) = fetch_row(f"SELECT count(*) FROM (SELECT 1 FROM {present})")
         if kind == "whole":
             long = max(abs(first), abs(last)) >= 10**15
             spellings = frozenset({"long"} if long else {"whole"} if rows else ())
@@ -300,7 +300,7 @@ def _scan(engine: Engine, view: str, kinds: Mapping[str, str]) -> dict[str, _Fac
         facts[name] = _Facts(rows, distinct, spellings, sentences=first)
         if kind == "text" and spellings == {"whole"} and facts[name].share(_DISTINCT):
             wide = f"CAST(replace({column}, '+', '') AS HUGEINT)"
-            low, high = fetched(f"SELECT min({wide}), max({wide}) FROM {view}")
+            low, high = fetch_row(f"SELECT min({wide}), max({wide}) FROM {view}")
             facts[name] = replace(facts[name], span=high - low + 1)
     return facts
 

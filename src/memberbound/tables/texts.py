@@ -25,8 +25,8 @@ _PLAIN = ".txt"
 class Documents:
     """Secret texts, one per document, sorted by person; ``starts`` has the first of each person.
 
-    Guarantee: a document is a function of its own row.  What is not a text is an empty document,
-    which is a record like any other.
+    Guarantee: a document is a function of its own row.  A value that is not a text becomes an empty
+    document, which is a record like any other.
     """
 
     texts: Sequence[str]

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _TABLE_ASSUMPTIONS = (
-    "The numbers are about this table and its own members; nothing is said about other tables of "
-    "the same synthesizer.",
+    "The numbers are about this table and its own members, not about other tables of the same "
+    "synthesizer.",
     "The members are all records that the table was made from, or records drawn from them "
     "uniformly.",
     "The non-members, and the reference, are independent draws from the source of the members and "

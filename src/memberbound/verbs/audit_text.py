@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 _ASSUMPTIONS = (
-    "The numbers are about this model and its own documents; nothing is said about other models.",
+    "The numbers are about this model and its own documents, not about other models.",
     "A record is a document. The members are the documents of the fine-tuning, or a uniform part "
     "of them; the non-members are independent draws from the same source that had no part in it. "
     "Documents that were held back at random are such draws; documents of another time or place "

@@ -190,7 +190,7 @@ class AccessControl:
         length = request.headers.get("content-length", "0")
         if "transfer-encoding" in request.headers or int(length) not in range(most + 1):
             raise RefusedError(
-                413, f"the request must be at most {format_size(most)}, and say its size."
+                413, f"the request must be at most {format_size(most)}, and declare its size."
             )
 
 

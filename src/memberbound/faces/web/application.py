@@ -68,7 +68,7 @@ class Server:
 # ── The endpoints: each is a thin face of a verb of the contract ──────────────────────────────────
 
 _VERBS = ("explain", *JOBS)
-_REFUSED = "Refused, with one sentence that says what would be right."
+_REFUSED = "Refused, with one sentence on the correct input."
 
 router = APIRouter(prefix="/api", responses={"4XX": {"description": _REFUSED}})
 

@@ -36,7 +36,7 @@ def inspect(
         InputError: it unpacks to more than ``most_bytes``, has more than ``most_columns`` columns,
             or cannot be read.
     """
-    size, columns = _declared(path, encoding, most_bytes)
+    size, columns = _declared_size(path, encoding, most_bytes)
     if size > most_bytes:
         raise InputError(f"{path} must be at most {format_size(most_bytes)} unpacked. {_REMEDY}")
     _check_columns(path, columns, most_columns)
@@ -54,7 +54,7 @@ def _check_columns(path: Path, count: int, most: int) -> None:
         )
 
 
-def _declared(path: Path, encoding: str | None, most: int) -> tuple[int, int]:
+def _declared_size(path: Path, encoding: str | None, most: int) -> tuple[int, int]:
     """Return the declared uncompressed size and columns of a file; 0 if only the reader can tell.
 
     A damaged file is reported with its size on disk; the reader then refuses it.

@@ -19,6 +19,7 @@ _QUIET = {
     "MIMALLOC_ARENA_EAGER_COMMIT": "0",
 }
 _LIBRARIES = (
+    *("lzma", "sqlite3", "zlib"),  # modules of C: a job may lack the memory to load them
     *("pandas", "pyarrow.dataset", "duckdb", "ibis.backends.duckdb", "scipy.special"),
     *("sklearn.ensemble", "sklearn.linear_model", "sklearn.neighbors", "sklearn.neural_network"),
     *("sklearn.pipeline", "sklearn.tree", "matplotlib.style", "matplotlib.backends.backend_svg"),

@@ -200,7 +200,7 @@ class MembershipPrivate(PrivateEstimator):
         if form.pipeline:
             warnings.warn(
                 "the pipeline's own preprocessing would look at secret rows: it is replaced by a "
-                "private one, and only its last step says what is trained.",
+                "private one, and only its last step is trained.",
                 stacklevel=3,
             )
         public = self._public(X, y)
@@ -209,7 +209,7 @@ class MembershipPrivate(PrivateEstimator):
             raise InputError("y must be one class or number per row of X.")
         columns = {**records.columns, _TARGET: Values.of(y, forms_of(public).get(_TARGET, "any"))}
         if _TARGET in records.columns:
-            raise InputError(f"X must not have a column {_TARGET!r}, which stands for the target.")
+            raise InputError(f"X must not have a column {_TARGET!r}, the name of the target.")
         if sample_weight is not None:
             if _shape(sample_weight) != (records.rows,):
                 raise InputError("sample_weight must be one number per row of X.")

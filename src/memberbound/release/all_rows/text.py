@@ -74,7 +74,7 @@ def default_training(
 ) -> TextTraining:
     """Return settings by a public rule, given the number of records and η.
 
-    What is given (``steps``, ``sample_rate``, ``rate``) is taken.
+    Given ``steps``, ``sample_rate`` and ``rate`` are kept.
 
     Edge cases: refuse a corpus if noise would drown its gradients.
     """
@@ -82,8 +82,8 @@ def default_training(
     if records * mu < _LEAST_SIGNAL:
         raise InputError(
             f"texts must have at least {math.ceil(_LEAST_SIGNAL / mu)} records (documents, or "
-            f"persons with unit) for eta {eta!r}, got {records}: with fewer the noise drowns what "
-            "they say. Collect more, or allow a larger eta."
+            f"persons with unit) for eta {eta!r}, got {records}: with fewer, noise drowns their "
+            "content. Collect more, or allow a larger eta."
         )
     taken = whole_number("steps", _STEPS if steps is None else steps, at_least=1)
     # A noise multiplier of about 1.2: below 1 sampling no longer makes up for smaller noise.
@@ -142,7 +142,7 @@ def encode_documents(
     head = [] if start is None else [int(start)]
     coded = []
     for text in texts:
-        # Half a surrogate pair, which JSON may hold, is no character.
+        # JSON may hold half of a surrogate pair, which UTF-8 cannot encode.
         known = text[: _CHARACTERS * length].encode("utf-8", "replace").decode("utf-8")
         ids = tokenizer(known, add_special_tokens=False)["input_ids"]
         coded.append(np.array((head + [int(i) for i in ids])[:length], dtype=np.int64))

@@ -128,8 +128,8 @@ def calibrate_sum(
     elif (silent := _silent_gain(statistic.vectors, game)) <= goal:
         value = silent
         note = (
-            "No noise is needed: so few swaps of a record change the statistic that no attacker "
-            "gains more than eta from the bare one."
+            "No noise is needed: swapping a record changes the statistic too rarely for any "
+            "attacker to gain more than eta from the bare one."
         )
     else:
         law, value, hidden = _least(statistic, noisy, goal)

@@ -1,4 +1,4 @@
-"""What a step of a study finds, and what all steps share: the tables, the models, the rows."""
+"""The finding of a step of a study, and the context that all steps share: tables, models, rows."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Context:
         return examples if rows is None else examples.take(rows)
 
     def noting_sample(self, finding: Finding, rows: int) -> Finding:
-        """Say how many rows a finding is about, where it is not all of them."""
+        """Add to a finding the number of rows that it is about, unless it is all of them."""
         all_rows = self.data.examples.rows
         if rows == all_rows:
             return finding

@@ -279,7 +279,7 @@ def coarsen_columns(context: Context, progress: StepProgress) -> Finding:
     """Coarsen the table until the bound holds, and train the learner on what remains."""
     question = context.question
 
-    def hardened(leak: float | None) -> Hardening:
+    def harden_to(leak: float | None) -> Hardening:
         return harden(
             context.data.table,
             security=equivalent_security(question.eta),
@@ -293,11 +293,11 @@ def coarsen_columns(context: Context, progress: StepProgress) -> Finding:
 
     leak: float | None = 2 * question.eta
     try:
-        answer = hardened(leak)
+        answer = harden_to(leak)
     except InputError:
         # Fall back to protecting the average record; the report marks it as not enough.
         leak = None
-        answer = hardened(leak)
+        answer = harden_to(leak)
     progress(1, 2)
     after, score = answer.after, _score_on_coarser(context, answer)
     sentence = (
@@ -358,7 +358,7 @@ def draw_new_rows(context: Context, progress: StepProgress) -> Finding:
     """Make a table of new rows that protects every record, and train the learner on such rows."""
     question, data = context.question, context.data
 
-    def drawn(table: DataFrame | Table, seed: int) -> Synthesis:
+    def draw(table: DataFrame | Table, seed: int) -> Synthesis:
         return synthesize(
             table,
             target=question.target,
@@ -371,11 +371,11 @@ def draw_new_rows(context: Context, progress: StepProgress) -> Finding:
         )
 
     def train(rows: RowIndices, seed: int) -> Predict:
-        new = drawn(data.rows_of(rows), seed).table
+        new = draw(data.rows_of(rows), seed).table
         model = clone(context.learner()).fit(*_encode_new_rows(data.examples, new, question.target))
         return predict_with(model, data.examples)
 
-    answer = drawn(data.released, question.seed)
+    answer = draw(data.released, question.seed)
     progress(1, 2)
     remedy = release_remedy(
         context,
