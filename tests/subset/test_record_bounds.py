@@ -6,9 +6,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from memberbound.errors import InputError
+from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
-from memberbound.subset.record_bounds import RecordBounds, eta_from_success
+from memberbound.subset.record_bounds import (
+    RecordBounds,
+    average_success,
+    eta_from_success,
+    short_decimal,
+)
 from oracle.claims import assert_bound
 
 F = Fraction
@@ -126,3 +131,23 @@ def test_bounds_of_different_games_do_not_mix():
 def test_nonsense_is_refused(fields):
     with pytest.raises(InputError):
         bounds(**fields)
+
+
+def test_the_mean_of_all_records_is_never_below_the_exact_one():
+    rng = np.random.default_rng(4)
+    for size in (2, 3, 10, 1000):
+        for _ in range(20):
+            success = rng.uniform(0.5, 1, size)
+            truth = sum(map(F, success.tolist())) / size
+            assert truth <= F(average_success(success)) <= truth + F(1, 2**50)
+    assert average_success(np.ones(3)) == 1.0
+    assert average_success(np.full(7, 0.6)) < 0.6 + 1e-15
+
+
+def test_a_short_decimal_lies_on_its_side_and_holds():
+    for value in (0.123456789, 3.0, 7.7e-5, 123456.789):
+        assert value <= short_decimal(value, "upper", lambda x: True) <= value * (1 + 1e-5)
+        assert value * (1 - 1e-5) <= short_decimal(value, "lower", lambda x: True) <= value
+    assert short_decimal(2.0, "upper", lambda x: x > 2.0001) > 2.0001
+    with pytest.raises(SearchError):
+        short_decimal(2.0, "lower", lambda x: False)

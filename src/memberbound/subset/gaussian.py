@@ -33,11 +33,11 @@ from memberbound.errors import (
 )
 from memberbound.games import SubsetGame
 from memberbound.numerics.roots import confirmed, last_true, least_scale
-from memberbound.numerics.rounding import SMALLEST, FloatArray, down, up, up_array
+from memberbound.numerics.rounding import SMALLEST, FloatArray, down, up
 from memberbound.quantities import significant
 from memberbound.subset.crowd import ASSUMPTIONS, Crowd, CrowdTable
 from memberbound.subset.mixtures import mixture_bounds
-from memberbound.subset.profile import NeighbourProfile
+from memberbound.subset.profile import NeighbourProfile, shifts
 from memberbound.subset.record_bounds import (
     Asked,
     Comparison,
@@ -111,7 +111,7 @@ def noise_from_dp(epsilon: float, delta: float, sensitivity: float) -> float:
     if shift == 0.0:
         return 0.0
     mu = last_true(lambda m: GaussianCurve(m).delta(eps) <= dlt, 0.0, _LARGEST_SHIFT)
-    sigma = shift / mu if mu > 0 else math.inf
+    sigma = shift / mu  # every δ > 0 allows the smallest positive μ
 
     def enough(scale: float) -> bool:
         return guarantee_from_gaussian_mechanism(scale, shift).curve.delta(eps) <= dlt
@@ -191,17 +191,11 @@ class NoisySum:
             self.game,
             dlt,
             self.profile.pmp_epsilon(dlt, scale),
-            self._coupled_success(scale),
+            self.profile.accuracy(self.game.prior, scale),
             "Gaussian noise, coupled neighbours",
             ("X1", "L24-P12", "L24-L10", "I24-P2"),
             ASSUMPTIONS,
         )
-
-    def _coupled_success(self, sigma: float) -> FloatArray:
-        success = self.profile.accuracy(self.game.prior, sigma)
-        # Rounding k/N moves it by 2^-54 at most; one half is exact.
-        exact = 2 * self.game.size == self.game.population
-        return success if exact else np.minimum(up_array(success, 1), 1.0)
 
     def bounds(
         self, sigma: float, delta: float, progress: Progress | None = None
@@ -218,7 +212,7 @@ class NoisySum:
 
     def worst_success(self, sigma: float) -> float:
         """Return how often any attack on the record that the game names is right, from above."""
-        success = self._coupled_success(sigma)
+        success = self.profile.accuracy(self.game.prior, sigma)
         if self.line is not None:
             exact = mixture_bounds(self.line, self.game, sigma=sigma, delta=0.0)
             success = np.minimum(success, exact.success)
@@ -254,7 +248,7 @@ class NoisySum:
         def excess(sigma: float) -> float:
             # One hockey-stick at the target ε instead of a search for ε: the same inequality.
             worst = float(self.profile.delta(eps, sigma).max())
-            return math.log(worst) - math.log(dlt) if worst > 0 else -math.inf
+            return math.log(worst) - math.log(dlt)
 
         start = noise_from_dp(eps, dlt, self.profile.diameter)
         sigma = self._least_noise(excess, start)
@@ -421,13 +415,10 @@ class GaussianSetting:
         self, epsilon: float, noise: float, practical: float, coupled: float | None
     ) -> Comparison:
         """Return the comparison for success bounds that are already there."""
-        prior = self.noisy.game.prior
 
         def success(shift: float) -> float:
-            if shift == 0.0:
-                return max(prior, 1 - prior)
-            # Rounding k/N moves the accuracy by 2^-54 at most; one up covers it.
-            return min(1.0, up(GaussianCurve(up(shift / noise)).accuracy(prior), 1))
+            mu = float(shifts(np.array([shift]), noise)[0])
+            return GaussianCurve(mu).accuracy(self.noisy.game.prior)
 
         population = max(success(self.noisy.profile.diameter), practical)
         worst_case = max(success(self.sensitivity), population)

@@ -163,8 +163,13 @@ class Distances(ABC):
         """
 
     def _averaged(self, sums: FloatArray) -> FloatArray:
-        """Sums over the others as averages over N - 1, raised by the rounding of the sums."""
-        return up_array(sums * (1 + 2 * sum_slack(self.terms)) / (self.records - 1))
+        """Sums over the others as averages over N - 1, raised by the rounding of the sums.
+
+        Twice that rounding: the second one covers these steps, and a step or two of the caller's.
+        """
+        average = sums * (1 + 2 * sum_slack(self.terms)) / (self.records - 1)
+        # Among the smallest doubles roundings are absolute.
+        return np.where(sums > 0, np.nextafter(average, np.inf), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +188,7 @@ class ExactDistances(Distances):
         matrix = np.empty((records, records))
         for row in range(records):
             matrix[row] = _row(vectors, scaled, row)
-        matrix = up_array(np.ldexp(matrix, exponent), 1)
+        matrix = up_array(np.ldexp(matrix, exponent), vectors.shape[1] + 4)
         return cls(matrix.max(axis=1), records, matrix)
 
     def averages(self, functions: Functions, rows: Rows | None = None) -> FloatArray:
@@ -213,12 +218,13 @@ class BinnedDistances(Distances):
         Numerics: squared distances come from |a|² + |b|² - 2a·b of centred vectors.  For numbers
         of at most one, any summation order and u = 2⁻⁵³, that is off by at most
         (2d + 8)·u·(|a|² + |b|²), and centring by at most 4u·(|a|² + |b|²); the columns that carry
-        |a|² and |b|² are raised by 8(d + 8)·u, so that no computed value is below the true one.
+        |a|² and |b|² are raised by 8(d + 8)·u, so that no computed value is below the true one, nor
+        is its root.  Among the smallest doubles the last rounding counts.
         """
         records, dimension = vectors.shape
-        kind = np.uint16 if records <= 1 << 16 else np.uint32
+        kind = np.min_scalar_type(records - 1)
         # A large population gets fewer bins, to stay within a quarter of a gigabyte.
-        bins = max(min(4096, (1 << 28) // (records * kind().itemsize)), 256)
+        bins = max(min(4096, (1 << 28) // (records * kind.itemsize)), 256)
         if (vectors == vectors[0]).all():
             others = np.full((records, 1), records - 1, dtype=kind)
             return cls(np.zeros(records), 1, np.zeros(1), others)
@@ -248,8 +254,8 @@ class BinnedDistances(Distances):
             if progress is not None:
                 progress(first + size, records)
         used = counts.any(axis=0)
-        reach = up_array(np.ldexp(up_array(np.sqrt(farthest), 2), exponent), 1)
-        edges = up_array(np.ldexp(up_array(np.sqrt(grid.edges[used]), 2), exponent), 1)
+        reach = up_array(np.ldexp(np.sqrt(farthest), exponent), 1)
+        edges = up_array(np.ldexp(np.sqrt(grid.edges[used]), exponent), 1)
         # No distance is beyond the largest one, so the last edge need not be either.
         edges = np.minimum(edges, reach.max())
         return cls(reach, edges.size, edges, np.ascontiguousarray(counts[:, used]))
@@ -285,54 +291,61 @@ class MeanSquares(Distances):
 
     @classmethod
     def of(cls, vectors: FloatArray) -> MeanSquares:
-        """Measure every record against the centre of all.
-
-        Numerics: Σ_y ‖a - v_y‖² = N·(‖a - m‖² + s) holds for the exact mean m and the mean square s
-        about it, which is least there.  The computed mean is off by at most ``sum_slack``(N) times
-        the mean length, and centring moves a vector by a unit in the last place of its entries.
-        """
-        records, dimension = vectors.shape
+        """Measure every record against the centre of all."""
+        records = len(vectors)
         if (vectors == vectors[0]).all():
             return cls(np.zeros(records), 1, np.zeros(1), np.zeros(records, dtype=np.intp))
         centred, exponent = _centred(vectors)
-        lengths = np.sqrt(np.einsum("ij,ij->i", centred, centred))
-        slip = 2 * sum_slack(records) * float(lengths.mean()) + 8 * UNIT * float(lengths.max())
         reach = up_array(np.ldexp(_reach(centred), exponent), 1)
-        centred -= centred.mean(axis=0)
-        gaps = np.sqrt(np.einsum("ij,ij->i", centred, centred)) * (1 + 4 * (dimension + 4) * UNIT)
-        spread = float(np.square(gaps + slip).mean()) * (1 + 2 * sum_slack(records))
-        away = np.square(gaps + slip) + spread + _UNDERFLOW
-        root = up_array(np.sqrt(away * records / (records - 1)), 8)
         # Octaves of the squared distance in a hundred parts each.
         edges = np.append(0.0, reach.max() * np.exp2(-np.arange(4095)[::-1] / 200))
         # No mean is beyond the largest distance.
-        root = np.minimum(up_array(np.ldexp(root, exponent), 1), edges[-1])
+        root = up_array(np.ldexp(_root_mean_squares(centred), exponent), 1)
+        root = np.minimum(root, edges[-1])
         return cls(reach, 1, edges, np.searchsorted(edges, root))
 
     def averages(self, functions: Functions, rows: Rows | None = None) -> FloatArray:
         """Average over the other records; see :meth:`Distances.averages`."""
         unit = float(self.edges[-1]) or 1.0
-        values = up_array(_concave(np.square(self.edges / unit), functions(self.edges)))
+        values = up_array(_concave(np.square(self.edges / unit), functions(self.edges)), 1)
         return np.asarray(values[self.bins if rows is None else self.bins[rows]])
+
+
+def _root_mean_squares(centred: FloatArray) -> FloatArray:
+    """Root of the mean square of every record's distances to the others, from above.
+
+    Σ_y ‖a - y‖² = N·(‖a - m‖² + s) for the exact mean m and the mean square s about it.
+
+    Numerics: rows are about their median, so each coordinate's mean is within its standard
+    deviation of 0, and the root of the mean squared length at most √(2s).  So the computed mean is
+    off by at most 1.5·``sum_slack``(N)·√s, and a row, which was rounded when it was centred, by a
+    unit of ‖a - m‖ + √s.  Both move √(‖a - m‖² + s) by √2 times as much at most, and the sums over
+    rows and coordinates by half of their slack: four of them are enough for everything.
+    """
+    records, dimension = centred.shape
+    moved = centred - centred.mean(axis=0)
+    squares = np.einsum("ij,ij->i", moved, moved)
+    root = np.sqrt((squares + squares.mean() + _UNDERFLOW) * (records / (records - 1)))
+    return np.asarray(root * (1 + 4 * sum_slack(records + dimension)))
 
 
 def _reach(centred: FloatArray) -> FloatArray:
     """At least the distance to the farthest other record: to 128 outliers, or past the centre."""
     records, dimension = centred.shape
     squares = np.einsum("ij,ij->i", centred, centred)
-    slack = 8 * (dimension + 8) * UNIT  # as in :class:`BinnedDistances`
-    norms = up_array(np.sqrt(squares * (1 + slack) + _UNDERFLOW), 2)
+    slack = 8 * (dimension + 8) * UNIT  # as in :class:`BinnedDistances`: for roots and sums too
+    norms = np.sqrt(squares * (1 + slack) + _UNDERFLOW)
     order = np.argsort(-norms)[:129]
     outer = order[:-1] if records > 129 else order
     # All other records are no farther from the centre than the next one.
-    reach = up_array(norms + norms[order[-1]])
+    reach = norms + norms[order[-1]]
     far = np.zeros(outer.size)
     step = max(1, _BLOCK // outer.size)
     for first in range(0, records, step):
         part = slice(first, first + step)
         both = squares[part, None] + squares[outer]
         away = np.maximum(both - 2 * centred[part] @ centred[outer].T, 0.0) + slack * both
-        away = up_array(np.sqrt(away + _UNDERFLOW), 2)
+        away = np.sqrt(away + _UNDERFLOW)
         reach[part] = np.maximum(reach[part], away.max(axis=1))
         far = np.maximum(far, away.max(axis=0))
     reach[outer] = far
@@ -350,6 +363,9 @@ def _concave(squares: FloatArray, values: FloatArray) -> FloatArray:
     raised = np.empty_like(values)
     for column in range(values.shape[1]):
         heights = np.maximum.accumulate(values[:, column])
+        # In units of the last one: products of the smallest doubles would all be 0.
+        unit = float(heights[-1]) or 1.0
+        heights = heights / unit
         ys = heights.tolist()
         hull: list[int] = []
         for index in range(len(xs)):
@@ -362,7 +378,7 @@ def _concave(squares: FloatArray, values: FloatArray) -> FloatArray:
                     break
                 hull.pop()
             hull.append(index)
-        raised[:, column] = np.interp(squares, edges[hull], heights[hull])
+        raised[:, column] = np.interp(squares, edges[hull], heights[hull]) * unit
     # Above the rounding of slopes and interpolation.
     return np.maximum(raised * (1 + 1e-9), values)
 
@@ -435,13 +451,16 @@ def _centred(vectors: FloatArray) -> tuple[FloatArray, int]:
 
 
 def _row(vectors: FloatArray, scaled: FloatArray, record: int) -> FloatArray:
-    """Distances of one record to all, in scaled units, from above; 0 for equal vectors only."""
+    """Distances of one record to all, in scaled units; 0 for equal vectors only.
+
+    Numerics: to (d + 6)/2 units, those of the squares' sum by half, and one of the root.
+    """
     gap = scaled - scaled[record]
     with np.errstate(under="ignore"):
-        squared = np.einsum("ij,ij->i", gap, gap) * (1 + 2 * (gap.shape[1] + 4) * UNIT)
+        squared = np.einsum("ij,ij->i", gap, gap)
     # Differences may underflow when scaled or squared, so compare the vectors themselves.
     differ = (vectors != vectors[record]).any(axis=1)
-    return up_array(np.sqrt(np.where(differ, squared + _UNDERFLOW, 0.0)), 2)
+    return np.sqrt(np.where(differ, squared + _UNDERFLOW, 0.0))
 
 
 # ── What Gaussian noise hides of every record, read from the distances ────────────────────────────
@@ -497,7 +516,7 @@ class NeighbourProfile:
         """Per record, the mean distance to the other records, from above."""
         # Scaled, so that a sum of N distances cannot overflow.
         unit = max(self.diameter, SMALLEST)
-        share = self.distances.averages(lambda d: up_array(d / unit)[:, None])[:, 0]
+        share = self.distances.averages(lambda d: (d / unit)[:, None])[:, 0]
         return up_array(share * unit)
 
     @property
@@ -527,10 +546,10 @@ class NeighbourProfile:
         """
         target, noise = fraction("delta", delta), _noise(sigma)
         here = self._deltas(np.zeros(1), noise)[:, 0]
-        mu = float(_shifts(np.array([self.diameter]), noise)[0])
+        mu = float(shifts(np.array([self.diameter]), noise)[0])
         # Lowered by what an evaluation may exceed the true value, so that evaluating a result
-        # again, in whatever order sums are taken, stays at or below the target.
-        excess = 1e-10 + 4096 * UNIT * mu + 8 * sum_slack(self.distances.terms)
+        # again, in whatever order sums of a few thousand terms are taken, stays below the target.
+        excess = 1e-10 + 4096 * UNIT * mu
         goal = target * max(0.0, 1 - excess)
         top = GaussianCurve(mu).epsilon(goal)
         result = np.where(here <= target, 0.0, top)
@@ -556,6 +575,8 @@ class NeighbourProfile:
         """Return, per record, how often an attack can be right at the prior k/N, from above.
 
         Theorem: I24-P2 with X1: max(π, 1-π) + min(π, 1-π)·δ_x at e^ε = the ratio of the two.
+        Numerics: also for a prior that rounds to the given one, which moves it by no more than the
+        rounding of k/N.
         """
         pi = fraction("prior", prior, open_left=True, open_right=True)
         stick = self.delta(price_exponent(pi, 1.0)[0], sigma)
@@ -569,9 +590,7 @@ class NeighbourProfile:
         """δ_x(ε) for chosen records (rows) and several ε (columns), from above."""
 
         def sticks(distance: FloatArray) -> FloatArray:
-            return gaussian_hockey_stick_of_shifts_upper(
-                _shifts(distance, sigma)[:, None], epsilons
-            )
+            return gaussian_hockey_stick_of_shifts_upper(shifts(distance, sigma)[:, None], epsilons)
 
         return np.minimum(self.distances.averages(sticks, rows), 1.0)
 
@@ -615,9 +634,9 @@ class _Bracket:
         """Return where the chord meets the goal; δ_x is convex in e^ε, so the chord is above."""
         low, high, at_low, at_high = self.low, self.high, self.at_low, self.at_high
         with np.errstate(invalid="ignore", divide="ignore"):
-            share = np.clip((at_low - goal) / (at_low - at_high), 0.0, 1.0)
-        # e^ε = e^high - (1 - share)(e^high - e^low), all relative to e^high.
-        back = np.log1p((1 - share) * np.expm1(low - high))
+            share = (at_low - goal) / (at_low - at_high)
+            # e^ε = e^high - (1 - share)(e^high - e^low), all relative to e^high.
+            back = np.log1p((1 - share) * np.expm1(low - high))
         crossing = up_array(high + back, 16)
         usable = (at_high <= goal) & (goal < at_low) & (crossing < high)
         return np.asarray(np.where(usable, crossing, high), dtype=np.float64)
@@ -627,7 +646,7 @@ def _noise(sigma: float) -> float:
     return positive("sigma", sigma, "A release without noise hides nobody.")
 
 
-def _shifts(distance: FloatArray, sigma: float) -> FloatArray:
+def shifts(distance: FloatArray, sigma: float) -> FloatArray:
     """μ = distance/σ from above; a positive distance stays positive."""
     with np.errstate(over="ignore", under="ignore"):
         mu = up_array(distance / sigma, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError, SearchError, fraction
 from memberbound.games import SubsetGame
-from memberbound.numerics.rounding import FloatArray, double_above, double_below, sum_slack, up
+from memberbound.numerics.rounding import FloatArray, double_above, double_below, up
 from memberbound.quantities import Side, significant
 
 #: The quantity that a target limits: ε̃, or the success of any attack.
@@ -34,7 +35,8 @@ def eta_from_success(success: FloatArray, game: SubsetGame) -> FloatArray:
 
 def average_success(success: FloatArray) -> float:
     """Return the success bound of the average record, from above."""
-    return min(1.0, up(float(success.mean()) * (1 + 2 * sum_slack(success.size))))
+    # The exact sum is rounded once, and the mean once more.
+    return min(1.0, up(math.fsum(success.tolist()) / success.size, 1))
 
 
 def _blind_guess(game: SubsetGame) -> tuple[float, float]:
