@@ -349,7 +349,7 @@ def _reach(centred: FloatArray) -> FloatArray:
         reach[part] = np.maximum(reach[part], away.max(axis=1))
         far = np.maximum(far, away.max(axis=0))
     reach[outer] = far
-    return reach
+    return np.asarray(reach)
 
 
 def _concave(squares: FloatArray, values: FloatArray) -> FloatArray:
