@@ -128,16 +128,17 @@ def test_numbers_added_in_a_row_are_counted():
 
 
 def test_outcomes_below_all_doubles_are_not_forgotten():
-    """Each of 31 masses is too small for a double, and their sum is above δ."""
-    losses = np.zeros((6, 32))
+    """Each of 400 masses is too small for a double, and their sum is above δ."""
+    losses = np.zeros((6, 401))
     losses[:, 1:], losses[0, 1:] = 497.1, 1.0 + 497.1
     mechanism = ExponentialMechanism(losses, 3, 3.0, 1.0)  # P(w given D) = e^{-Σ loss/2} or so
-    delta = 5e-324
+    smallest = 5e-324
     with mp.workdps(30):
-        weights = [mp.exp(-mp.mpf(497.1) * 3 / 2), mp.exp(-(mp.mpf(497.1) * 3 + 1) / 2)]
-        assert weights[0] < mp.mpf(delta) / 2
-        epsilon = mp.mpf(exact_bounds(mechanism, delta=delta).pmp_epsilon[0])
-        assert 31 * (weights[0] - mp.exp(epsilon) * weights[1]) <= mp.mpf(delta)
+        outside, inside = (mp.exp(-(mp.mpf(497.1) * 3 + own) / 2) for own in (0, 1))
+        assert outside < mp.mpf(smallest) / 2
+        for delta in (20 * smallest, 50 * smallest):
+            epsilon = mp.mpf(exact_bounds(mechanism, delta=delta).pmp_epsilon[0])
+            assert 400 * (outside - mp.exp(epsilon) * inside) <= mp.mpf(delta)
 
 
 # ---- the ε for a target --------------------------------------------------------------------------
@@ -168,6 +169,7 @@ def test_epsilon_for_a_target_from_random_subsets():
     half = chosen.confidence
     epsilon = chosen.mechanism.epsilon
     tried = ExponentialSetting(chosen.mechanism, 0.0, half, 2000)
+    assert float(f"{epsilon:.6g}") == epsilon
     assert tried.best().pmp_epsilon_upper <= 0.2
     assert tried.at(epsilon * 1.25).best().pmp_epsilon_upper > 0.2
     assert bounds.pmp_epsilon.min() < bounds.pmp_epsilon_upper <= 0.2

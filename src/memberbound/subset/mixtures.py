@@ -58,7 +58,7 @@ class DensityPair:
     ``inside`` and ``outside`` have shape (4, R, n); the errors bound |density - cubic| on a cell
     and have shape (R, 1).  ``beyond`` bounds the masses in and out that belong to no cell, and that
     cells may hold all the same, where they are periodic.  The errors include at least 32 roundings
-    of the largest coefficient in the cell.
+    of the largest coefficient in the cell: those of a cubic times c, of c itself, and of values.
     """
 
     width: float
@@ -108,10 +108,10 @@ class DensityPair:
         mixed = np.nonzero(below & above)
         part[mixed] = _positive_parts(lifted[:, mixed[0], mixed[1]])
         part = np.minimum(part, self._caps[chosen])
-        total = part.sum(axis=1) * (self.width * (1 + sum_slack(part.shape[1])))
-        total += (self.beyond[0] + c[:, 0] * self.beyond[1]) * (1 + 8 * UNIT)
+        total = part.sum(axis=1) * self.width + (self.beyond[0] + c[:, 0] * self.beyond[1])
         mass = self.width * np.where(above, p_out[0], 0.0).sum(axis=1)
-        return up_array(total), mass
+        # Sums of numbers of one sign, and no more than 64 roundings of each.
+        return np.asarray(total * (1 + sum_slack(part.shape[1] + 64))), mass
 
     def epsilon(self, delta: float, start: FloatArray | None = None) -> FloatArray:
         """Return per record an ε at which H_{e^ε}(in‖out) ≤ δ was seen, or ∞.
@@ -126,9 +126,8 @@ class DensityPair:
         active = np.arange(count)
         for _ in range(80):
             eps = point[active]
-            # The hockey-stick at a factor just below e^ε is the larger one.
-            factor = np.exp(eps) * (1 - 8 * UNIT)
-            value, mass = self.hockey_sticks(np.where(eps == 0, 1.0, factor), active)
+            factor = np.exp(eps)
+            value, mass = self.hockey_sticks(factor, active)
             safe = value <= delta
             high[active] = np.where(safe, np.minimum(high[active], eps), high[active])
             low[active] = np.where(safe, low[active], np.maximum(low[active], eps))
@@ -152,6 +151,7 @@ class DensityPair:
 def _positive_parts(coefficients: FloatArray) -> FloatArray:
     """Upper bounds of the mean of (cubic)₊ over [0, 1], for columns of Bernstein coefficients.
 
+    Numerics: to 64 roundings of the result and 16 of the largest coefficient.
     On a part of length ℓ the chord is off by at most ℓ³/12·max|q''| in the mean, and q'' is linear.
     """
     values = _AT_NODES @ coefficients
@@ -167,8 +167,7 @@ def _positive_parts(coefficients: FloatArray) -> FloatArray:
         left * right < 0, (up_left**2 + up_right**2) / (2 * safe_reach), (up_left + up_right) / 2
     )
     length = 1 / _PARTS
-    total = chord.sum(axis=0) * length + bend * (length**2 / 12)
-    return np.asarray(total * (1 + 64 * UNIT), dtype=np.float64)
+    return np.asarray(chord.sum(axis=0) * length + bend * (length**2 / 12), dtype=np.float64)
 
 
 # ── The densities by Fourier inversion, from N alone ──────────────────────────────────────────────
@@ -365,8 +364,9 @@ class FourierSums:
         """Cubics on the cells of the periodic window."""
         width = self.window / cells
         harmonics = np.rint(self.frequencies * self.window / (2 * math.pi)).astype(np.intp)
-        # A fast transform's result is off by at most this part of Σ|coefficient|.
-        transform = 10 * math.log2(cells) * UNIT
+        # A fast transform's result is off by at most ten units of Σ|coefficient| per halving; 64
+        # are for what is made of it, and the sums below, none above the first, have their terms.
+        units = 10 * math.log2(cells) + 64 + len(self.frequencies)
         cubics, errors = [], []
         for phi, left_out in ((phi_in, self.error[0]), (phi_out, self.error[1])):
             spectrum = np.zeros((len(phi), cells // 2 + 1), dtype=np.complex128)
@@ -379,9 +379,9 @@ class FourierSums:
             )
             size = 2 * np.abs(phi) / self.window
             moments = size @ np.stack([self.frequencies**power for power in (0, 1, 4)], axis=1)
-            rounding = (transform + 64 * UNIT) * (moments[:, 0] + width / 4 * moments[:, 1])
-            bound = left_out + rounding + moments[:, 2] * (width**4 / 384)
-            errors.append(bound[:, None] * (1 + 1e-9))
+            rounding = units * UNIT * (moments[:, 0] + width / 4 * moments[:, 1])
+            bound = left_out + moments[:, 2] * (width**4 / 384) + rounding
+            errors.append(bound[:, None])
         return DensityPair(width, cubics[0], cubics[1], errors[0], errors[1], self.beyond)
 
 
@@ -447,10 +447,8 @@ def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> Fourie
     # Sharp resonances need cells that resolve them, for every requested record.
     if 4 * int(alive_places[used[-1]]) * (records or len(np.unique(w))) > _MOST_CELLS:
         return None
-    error = [
-        2.02 / window * ((lost + rounded) * r + a) * (1 + sum_slack(total + count))
-        for r, a in zip(ratio, alias, strict=True)
-    ]
+    # One per cent more than twice: far above the rounding of these sums.
+    error = [2.02 / window * ((lost + rounded) * r + a) for r, a in zip(ratio, alias, strict=True)]
     return FourierSums(
         w, size, p, nodes, window, frequencies[alive_places[used]], index, point,
         (error[0], error[1]), normaliser,
@@ -597,15 +595,15 @@ def _along_the_line(
             progress(worked_out, len(done))
     rest = np.setdiff1d(np.arange(count), done)
     right = np.searchsorted(done, rest)  # both ends are evaluated
-    # Differences of values rounded by w's own roundings, in units of σ.
+    # In units of σ: two of the largest value for w's own roundings, ten for the steps below.
     slack = 16 * UNIT * float(np.abs(values).max()) / sigma
     for near in (done[right - 1], done[right]):
-        way = np.abs(values[near] - values[rest]) / sigma * (1 + 1e-12) + slack
+        way = np.abs(values[near] - values[rest]) / sigma + slack
         # TV of N(τ, 1) and N(0, 1) is 2Φ(τ/2) - 1 ≤ τ/√(2π).
-        through = up_array(success[near] + way * (1 + 1e-12) / math.sqrt(2 * math.pi))
+        through = up_array(success[near] + way / math.sqrt(2 * math.pi), 1)
         success[rest] = np.minimum(success[rest], through)
         if delta > 0:
-            through = up_array(spare[near] + 2 * _cost_of_moving(way, spare[near], delta))
+            through = up_array(spare[near] + 2 * _cost_of_moving(way, spare[near], delta), 1)
             epsilon[rest] = np.minimum(epsilon[rest], through)
     return epsilon, success
 
@@ -618,9 +616,10 @@ def _cost_of_moving(way: FloatArray, epsilon: FloatArray, delta: float) -> Float
     """
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         allowed = _SHARE * delta / (1 + (1 + _SHARE) * np.exp(epsilon))
-        reach = -special.ndtri(allowed) * (1 + 1e-9) + 1e-9
-        toll = way * (reach + way / 2) * (1 + 1e-9)
-    affordable = np.isfinite(toll) & (toll <= math.log1p(_SHARE) * (1 - 1e-9))
+        # Raised by far more than the rounding of Φ⁻¹, which is below -1 here.
+        toll = way * (way / 2 - special.ndtri(allowed)) * (1 + 1e-9)
+    # Its rounding is nothing beside the part 2s²δ that is left over.
+    affordable = np.isfinite(toll) & (toll <= math.log1p(_SHARE))
     return np.where(affordable, toll, math.inf)
 
 
@@ -628,9 +627,6 @@ def _success(pair: DensityPair, game: SubsetGame) -> FloatArray:
     """max_α π·TPR + (1-π)(1-α) = (1-π) + π·H_{(1-π)/π}(in‖out), and the same with "out" first."""
     rest = game.population - game.size
     odds = np.full(pair.records, rest / game.size)
-    # A factor just below the odds has the larger hockey-stick.
-    factor = odds if rest == game.size else np.nextafter(odds, 0.0)
-    forth = (rest + game.size * pair.hockey_sticks(factor)[0]) / game.population
-    factor = 1 / odds if rest == game.size else np.nextafter(np.nextafter(1 / odds, 0.0), 0.0)
-    back = (game.size + rest * pair.swapped().hockey_sticks(factor)[0]) / game.population
-    return up_array(np.minimum(forth, back))
+    forth = (rest + game.size * pair.hockey_sticks(odds)[0]) / game.population
+    back = (game.size + rest * pair.swapped().hockey_sticks(1 / odds)[0]) / game.population
+    return up_array(np.minimum(forth, back), 2)
