@@ -61,6 +61,8 @@ def tables():
     yield "plain", rng.normal(size=(24, 3))
     yield "one column", rng.normal(size=(30, 1))
     yield "subnormal", rng.integers(0, 12, (24, 2)) * TINY
+    twins = np.repeat([[0.0], [3 * TINY], [7 * TINY]], [20, 2, 2], axis=0)
+    yield "subnormal twins", twins
     yield "wide", rng.normal(size=(12, 90))
     yield "opposite", np.concatenate([(half := rng.normal(size=(12, 2))), -half])
 
@@ -184,6 +186,10 @@ def test_mean_squares_average_the_hull_of_the_steps(scale):
         found = held.averages(lambda _, values=values: values[:, None])[:, 0]
         for value, truth in zip(found, hull_at(np.square(edges).tolist(), values), strict=True):
             assert truth <= F(value) <= truth * (1 + F(1, 10**8)) + 4 * F(TINY)
+        if scale == 1.0:  # before the last rounding
+            raised = profile._concave(np.square(edges), values[:, None])[:, 0]
+            pairs = zip(raised, hull_at(np.square(edges).tolist(), values), strict=True)
+            assert all(F(value) >= truth for value, truth in pairs)
 
 
 # ---- read-offs -----------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from memberbound.curve.base import price_exponent
 from memberbound.errors import fraction, nonnegative, positive
 from memberbound.games import SubsetGame
 from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
-from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up_array
+from memberbound.numerics.rounding import UNIT, FloatArray, up_array
 from memberbound.subset.profile import checked_vectors, scaled_entries
 from memberbound.subset.record_bounds import RecordBounds
 
@@ -38,7 +38,8 @@ ASSUMPTIONS = (
     "Every row is one record, also where two rows are equal.",
 )
 
-#: Every computed sum of non-negative terms is raised by this share: far above what rounding loses.
+#: What is measured of the records, the norms of the expansion, and hockey-sticks are raised by this
+#: share: far above what rounding loses in them, and in the steps up to the next of these.
 _SLACK = 1e-9
 #: Degrees of the expansion that are bounded one by one.
 _DEGREES = 56
@@ -77,9 +78,10 @@ class CrowdTable:
         trace = float(np.vdot(halves, halves))
         # The mean of N numbers of size at most one, a difference and a rotation.
         offset = 2 * (count + 64 * columns) * UNIT * math.sqrt(columns)
-        # Sums of N products of such rows, and the residual of the eigenvectors.
-        slack = sum_slack(16 * (count + 64 * columns)) * trace
-        slack += 2 * offset * math.sqrt(count * trace) + count * offset**2
+        # Twice the first term is for the offset.  Sums of N products of such rows, and the residual
+        # of the eigenvectors, are off by 16(N + 64d) units of the trace: at most eight times
+        # offset·√(N·trace), since no row is longer than √d, and the trace at most N·d.
+        slack = 10 * offset * math.sqrt(count * trace) + count * offset**2
         return cls(game, halves @ basis, np.maximum(scatter, 0.0), exponent, slack, offset)
 
     @property
@@ -106,7 +108,8 @@ class NormalError:
     """Norms of the parts of degree 3, 4, … of the density's expansion, and of the rest.
 
     ``norms[k]`` is the part of degree k: even ones are common to both worlds, odd ones have
-    opposite signs in them.  ``rest`` is the norm of all parts from ``len(norms)`` on.
+    opposite signs in them.  ``rest`` is the norm of all parts from ``len(norms)`` on.  Both are
+    raised by some 1e-9, and so is what :meth:`sticks` returns; the steps between are not.
     """
 
     norms: FloatArray
@@ -114,11 +117,11 @@ class NormalError:
 
     @property
     def norm(self) -> float:
-        """Norm of the whole: the L¹ distance of either world from its normal law, from above."""
-        return math.sqrt(float(np.square(self.norms).sum()) + self.rest**2) * (1 + _SLACK)
+        """Norm of the whole, which the L¹ distance of either world from its normal law is below."""
+        return math.sqrt(float(np.square(self.norms).sum()) + self.rest**2)
 
     def shift_cost(self, distance: FloatArray) -> FloatArray:
-        """Half the L¹ distance of the error's two shifts by ±r, from above (step 5)."""
+        """Half the L¹ distance of the error's two shifts by ±r, or more (step 5)."""
         r = np.asarray(distance, dtype=np.float64)
         degrees = np.flatnonzero(self.norms > 0)
         # Σ_j r^j √((k+j)!/k!)/j! over odd j for even k and over even j for odd k.
@@ -131,14 +134,13 @@ class NormalError:
             powers = np.power(np.minimum(r, 1.0)[:, None], j[None, :])
         total = self.rest + powers @ weights
         # The norm itself bounds the same distance, for every r.
-        return np.minimum(np.where(r > 1.0, math.inf, total * (1 + _SLACK)), self.norm)
+        return np.minimum(np.where(r > 1.0, math.inf, total), self.norm)
 
     def sticks(self, distance: FloatArray, epsilons: FloatArray) -> FloatArray:
         """Bound the hockey-sticks of two worlds ±r apart (rows) at every e^ε (columns)."""
-        apart = 2 * distance[:, None] * (1 + _SLACK)
-        normal = gaussian_hockey_stick_of_shifts_upper(apart, epsilons)
+        normal = gaussian_hockey_stick_of_shifts_upper(2 * distance[:, None], epsilons)
         extra = self.shift_cost(distance)[:, None] + 0.5 * np.expm1(epsilons) * self.norm
-        return up_array(normal + extra * (1 + _SLACK))
+        return np.asarray((normal + extra) * (1 + _SLACK), dtype=np.float64)
 
 
 @cache
@@ -214,7 +216,8 @@ class Crowd:
     ``delta(ε)[x]``, hence no attack is right more often than ``success[x]``.
     Theorem: X21 (proofs/crowd.md).
     Assumes: σ does not depend on D.
-    Numerics: every sum is raised by 1e-9 and more where the scatter is ill-conditioned.
+    Numerics: squares in the metric of the crowd are raised by 1e-9, and more where the scatter is
+    ill-conditioned; everything that follows from them is raised with them.
     Edge cases: if the normal law is not proved to be near, everything is 1 (vacuous):
     few records, many columns, next to no noise, or a record that outweighs the others together; and
     where k is not N/2, rounded either way.
@@ -269,9 +272,9 @@ class Crowd:
         """κ: V ⪰ (1 - κ)H for the crowds of records of these leverages (step 3)."""
         inflation = (self.crowd + 1) / self.crowd
         if self.table.removed == 1:
-            return np.asarray(inflation**2 * leverage * (1 + _SLACK))
+            return np.asarray(inflation**2 * leverage)
         both = leverage + float(self.leverage.max())
-        return np.asarray(inflation * (1 + 2 / self.crowd) * both * (1 + _SLACK))
+        return np.asarray(inflation * (1 + 2 / self.crowd) * both)
 
     def _centre_shift(self, leverage: FloatArray) -> FloatArray:
         """Bound on the distance of the crowd's mean from the overall mean, in the metric of H."""
@@ -284,7 +287,7 @@ class Crowd:
         length = np.sqrt(self.leverage) + self._centre_shift(self.leverage)
         left = 1 - self.lost_share(self.leverage)
         with np.errstate(divide="ignore", invalid="ignore"):
-            distance = length / np.sqrt(left) * (1 + _SLACK)
+            distance = length / np.sqrt(left)
         return np.where(left > 0, distance, math.inf)
 
     @cached_property
@@ -321,18 +324,18 @@ class Crowd:
         widened, count = 1 / (1 - taken), self.crowd
         longest = float(self.leverage.max())
         aside = float(self._centre_shift(np.array(leverage)))
-        second = float(np.linalg.norm(1 - self.frequencies.noise)) * (1 + _SLACK)
+        second = float(np.linalg.norm(1 - self.frequencies.noise))
         whole, columns = self.frequencies.fourth, math.sqrt(len(self._covariance))
         fourth = whole + 4 * aside * math.sqrt(columns * whole) + 6 * aside**2 * columns
         fourth += 5 * count * aside**4
-        fourth *= widened**2 * (1 + _SLACK)
-        length = widened * (math.sqrt(longest) + aside) ** 2 * (1 + _SLACK)
+        fourth *= widened**2
+        length = widened * (math.sqrt(longest) + aside) ** 2
         norms = _expansion(count, self.table.half, second, fourth, length)
         below = np.sqrt(np.cumsum(np.square(norms)))
         rests = self.frequencies.rests(widened)  # ln of the squared norm from each degree on
         rests = np.exp(np.minimum(0.5 * rests, 300.0))
         degree = int(np.argmin(below[:-1] + rests[1:])) + 1
-        error = NormalError(norms[:degree], float(rests[degree]) * (1 + _SLACK))
+        error = NormalError(norms[:degree], float(rests[degree]))
         return error if error.norm < 1.0 else None
 
     def delta(self, epsilon: float) -> FloatArray:
@@ -383,19 +386,24 @@ def _epsilon_of_events(distance: float, norm: float, delta: float) -> float:
     An event of probability α under the first normal law has at most α + ‖error‖√α in its world and
     at least β - ‖error‖√β in the other, β ≥ Φ(Φ⁻¹(α) - 2r) (step 5 of the proof).  Between two
     points of the grid the first is taken at its upper and the second at its lower end.
+
+    Numerics: ``norm`` and ``distance`` are raised by more than what is lost where β and ‖error‖√β
+    nearly cancel.  Elsewhere the grid covers rounding: its points are a quarter per cent apart or
+    more, and β grows by no smaller share than α.  So up to the middle the first is too large by
+    5e-4 of itself, and from there on the second too small by 5e-4 of β.
     """
     alpha = np.append(np.geomspace(delta * 1e-3, 0.5, 1500), np.linspace(0.5, 1.0, 200)[1:])
     most = alpha + norm * np.sqrt(alpha)
-    if most[0] > delta * (1 - _SLACK):
+    if most[1] > delta:
         return math.inf
-    beta = special.ndtr(special.ndtri(alpha[:-1]) - 2 * distance * (1 + _SLACK)) * (1 - _SLACK)
-    least = np.maximum(beta - norm * np.sqrt(beta), 0.0) * (1 - _SLACK)
-    needed = most[1:] - delta * (1 - _SLACK)
+    beta = special.ndtr(special.ndtri(alpha[:-1]) - 2 * distance)
+    least = np.maximum(beta - norm * np.sqrt(beta), 0.0)
+    needed = most[1:] - delta
     if (needed[least == 0.0] > 0).any():
         return math.inf
     with np.errstate(divide="ignore"):
         ratio = np.where(needed > 0, needed / np.where(least > 0, least, 1.0), 0.0).max()
-    return max(0.0, math.log(ratio) + _SLACK) if ratio > 0 else 0.0
+    return max(0.0, math.log(ratio)) if ratio > 0 else 0.0
 
 
 # ── The parts of high degree: frequencies near, far, and beyond (steps 6 to 8) ────────────────────
@@ -432,10 +440,14 @@ class _Frequencies:
 
     @classmethod
     def of(cls, crowd: Crowd) -> _Frequencies:
-        """Measure the records in the metric of H, nearest first."""
+        """Measure the records in the metric of H, nearest first.
+
+        Numerics: rows are raised by half of H's relative error, 1e-9 or more, and every moment with
+        them; scatters from below are lowered by as much of their trace.
+        """
         table, removed = crowd.table, crowd.table.removed
         metric, off = np.sqrt(crowd._covariance), crowd._relative_error
-        blur = table.offset / float(metric.min()) * (1 + off) * (1 + _SLACK)
+        blur = table.offset / float(metric.min()) * (1 + off)
         rows = table.halves[np.argsort(crowd.leverage, kind="stable")]
         rows *= math.sqrt(1 + off) / metric
         count, columns = rows.shape
@@ -450,11 +462,11 @@ class _Frequencies:
             if size == count:
                 # Rows that are off by at most ``blur`` move Σ y⊗y⊗y⊗y by at most this.
                 moved = 4 * sizes**3 + 6 * sizes**2 * blur + 4 * sizes * blur**2 + blur**3
-                whole = fourth + blur * float(moved.sum()) * (1 + _SLACK)
+                whole = fourth + blur * float(moved.sum())
                 aside = removed * math.sqrt(longest) / crowd.crowd
-                quartic = (largest**0.25 + count**0.25 * aside) ** 4 * (1 + _SLACK)
+                quartic = (largest**0.25 + count**0.25 * aside) ** 4
             offset = float(np.linalg.norm(mean)) + 2 * blur
-            widest = (math.sqrt(longest) + offset) ** 2 * (1 + _SLACK)
+            widest = (math.sqrt(longest) + offset) ** 2
             shifted = offset + removed * math.sqrt(widest) / (size - removed)
             centred = scatter - size * np.outer(mean, mean)
             blurred = 4 * size * blur * math.sqrt(widest)
@@ -464,8 +476,8 @@ class _Frequencies:
                     size - removed,
                     # H itself may be larger than computed by twice the relative error.
                     centred / (1 + off) ** 2 - (loss + blurred) * np.eye(columns),
-                    (float(np.linalg.eigvalsh(centred)[-1]) + blurred) * (1 + _SLACK),
-                    (largest**0.25 + size**0.25 * shifted) ** 4 * (1 + _SLACK),
+                    float(np.linalg.eigvalsh(centred)[-1]) + blurred,
+                    (largest**0.25 + size**0.25 * shifted) ** 4,
                 )
             )
         noise = crowd._noise**2 / crowd._covariance * (1 - off)
@@ -488,7 +500,8 @@ class _Frequencies:
         dilation = np.geomspace(1.03, 40.0, 60)
         inside = self._near(dilation, radii, None, widened)
         shrunk = np.arange(_DEGREES) * np.log(dilation)[:, None]
-        # Per radius and degree the best dilation; per degree the best radius that is usable.
+        # Per radius and degree the best dilation; per degree the best radius that is usable.  These
+        # steps and those below them lose far less than the slack.
         usable = np.isfinite(inside).any(axis=0)
         dilated = (inside.T[usable, :, None] - shrunk).min(axis=1)
         both = np.logaddexp(dilated, outside[usable, None])
@@ -497,8 +510,8 @@ class _Frequencies:
     @property
     def others(self) -> FloatArray:
         """The others' shares of the variance, from above: λG is at most this in H's metric."""
-        most = np.minimum(1 - self.noise + _SLACK, 1.0) * (1 + self.relative_error) ** 2
-        return np.asarray(most, dtype=np.float64)
+        # The noise's share is lowered by the relative error already, which is far above rounding.
+        return np.asarray((1 - self.noise) * (1 + self.relative_error) ** 2, dtype=np.float64)
 
     @property
     def _volume(self) -> float:
@@ -547,7 +560,7 @@ class _Frequencies:
                 )
                 outer = np.where(2 * spread <= count, outer, math.inf)
                 bound = np.minimum(bound, np.logaddexp(best, outer))
-        return np.asarray(math.log(2) + bound + _SLACK, dtype=np.float64)
+        return np.asarray(math.log(2) + bound, dtype=np.float64)
 
     def _outer(self, squared: float, high: FloatArray, widened: float) -> FloatArray:
         """Log of E[exp(ρ²λΣ|s|²); |ζ|² ≤ high]: by volume where the exponential wins."""
@@ -614,7 +627,7 @@ class _Frequencies:
         tilts = np.array([0.1, 0.3, 0.5, 0.7, 0.85, 0.95])[:, None]
         gain = tilted(tilts, forms, row, every).min(axis=0) - tilted(usual, forms, row, every)
         best[every] += np.minimum(gain, 0.0)
-        return best + self._volume + _SLACK
+        return best + self._volume
 
     def _noise_alone(self, low: FloatArray, widened: float) -> FloatArray:
         """Log of E[|φ(ζ)|²; |ζ|² > low] from the noise alone (step 8)."""
@@ -623,7 +636,7 @@ class _Frequencies:
         logs = np.log(self.noise - theta).sum(axis=1, keepdims=True)
         logs += len(self.noise) * np.log(1 - 1 / count - theta * widened)
         bound = (-theta * low - 0.5 * logs).min(axis=0)
-        return np.asarray(bound + math.log(math.pi**2 / 4 * (count + 2) / count) + _SLACK)
+        return np.asarray(bound + math.log(math.pi**2 / 4 * (count + 2) / count))
 
 
 def _cumulated(

@@ -549,8 +549,7 @@ class NeighbourProfile:
         mu = float(shifts(np.array([self.diameter]), noise)[0])
         # Lowered by what an evaluation may exceed the true value, so that evaluating a result
         # again, in whatever order sums of a few thousand terms are taken, stays below the target.
-        excess = 1e-10 + 4096 * UNIT * mu
-        goal = target * max(0.0, 1 - excess)
+        goal = target * (1 - 1e-10)
         top = GaussianCurve(mu).epsilon(goal)
         result = np.where(here <= target, 0.0, top)
         rows = np.flatnonzero(here > target)

@@ -1,0 +1,329 @@
+"""The crowd's numbers against rationals and 40 digits: what is raised, and by how much."""
+
+import math
+from fractions import Fraction
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from memberbound.games import SubsetGame
+from memberbound.subset import crowd as crowd_module
+from memberbound.subset.crowd import Crowd, NormalError, _cumulated, _epsilon_of_events, _expansion
+
+F = Fraction
+#: What leverages and moments are raised by, and a little less than that.
+RAISED = F(9, 10**10)
+
+
+def crowd_of(values, sigma, size=None):
+    rows = np.asarray(values, dtype=float)
+    rows = rows[:, None] if rows.ndim == 1 else rows
+    return Crowd.of(rows, SubsetGame(len(rows), size or len(rows) // 2), sigma)
+
+
+def exact_halves(values):
+    exact = [F(v) for v in np.asarray(values, dtype=float).tolist()]
+    middle = sum(exact) / len(exact)
+    return [(v - middle) / 2 for v in exact]
+
+
+# ---- squares in the metric of the crowd ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [40, 41])
+@pytest.mark.parametrize("sigma", [0.5, 30.0, 1e6])
+def test_leverages_are_raised_by_more_than_rounding(count, sigma):
+    values = np.random.default_rng(count).normal(size=count)
+    crowd, halves = crowd_of(values, sigma), exact_halves(values)
+    scatter = sum(h * h for h in halves)
+    whole = F(sigma) ** 2 + F(crowd.crowd + 1, crowd.crowd) * scatter
+    for found, half in zip(crowd.leverage.tolist(), halves, strict=True):
+        assert F(found) >= half**2 / whole * (1 + RAISED)
+        assert F(found) <= half**2 / whole * (1 + F(1, 10**6)) + F(1, 10**9)
+    # The others' share of the variance is what the noise leaves.
+    others = crowd.frequencies.others[0]
+    assert 1 - F(sigma) ** 2 / whole <= F(others) <= (1 - F(sigma) ** 2 / whole) + F(1, 10**6)
+
+
+def test_the_centre_moves_by_no_more_than_two_records_together():
+    """Of an odd number another one is set aside, which may be the farthest."""
+    values = np.append(np.random.default_rng(1).normal(size=40), 9.0)
+    crowd, halves = crowd_of(values, 3.0), exact_halves(values)
+    whole = 9 + F(crowd.crowd + 1, crowd.crowd) * sum(h * h for h in halves)
+    bound = crowd._centre_shift(crowd.leverage)
+    for x, half in enumerate(halves):
+        for other in halves[:x] + halves[x + 1 :]:
+            assert (half + other) ** 2 / F(crowd.crowd) ** 2 <= F(bound[x]) ** 2 * whole
+
+
+@pytest.mark.parametrize("count", [60, 61])
+def test_what_part_of_the_records_keeps_is_lowered_by_more_than_rounding(count):
+    """One column: without the farthest record a scatter loses its square times n/(n - 1)."""
+    values = np.random.default_rng(2).normal(size=count)
+    crowd, halves = crowd_of(values, 2.0), exact_halves(values)
+    whole = 4 + F(crowd.crowd + 1, crowd.crowd) * sum(h * h for h in halves)
+    nearest = sorted(halves, key=abs)
+    for part in crowd.frequencies.parts:
+        size = part.size + crowd.table.removed
+        rows = nearest[:size]
+        mean = sum(rows) / size
+        scatter = sum((h - mean) ** 2 for h in rows)
+        left = sorted(rows, key=lambda h: abs(h - mean))[: part.size]
+        middle = sum(left) / part.size
+        kept = sum((h - middle) ** 2 for h in left)
+        lowered = F(float(part.scatter[0, 0])) * whole
+        assert lowered <= kept - F(19, 10**10) * scatter
+        assert part.fourth >= sum((h - middle) ** 4 for h in left) / whole**2 * (1 + RAISED)
+        assert part.widest >= scatter / whole * (1 + RAISED)
+    frequencies = crowd.frequencies
+    fourth = sum(h**4 for h in halves) / whole**2
+    assert F(frequencies.fourth) >= fourth * (1 + RAISED)
+    assert F(frequencies.quartic) >= fourth * (1 + RAISED)
+
+
+def test_fourth_moments_are_never_below_the_exact_ones():
+    rng = np.random.default_rng(3)
+    for columns in (1, 2):
+        for _ in range(30):
+            rows = rng.normal(size=(9, columns))
+            ((_, _, _, fourth, largest),) = _cumulated(rows, [9])
+            exact = [[F(v) for v in row] for row in rows.tolist()]
+            dots = [sum(a * b for a, b in zip(x, y, strict=True)) for x in exact for y in exact]
+            assert F(fourth) ** 2 >= sum(d**4 for d in dots)
+            if columns == 1:
+                assert F(largest) >= sum(row[0] ** 4 for row in exact)
+
+
+def test_the_largest_fourth_moment_is_the_smaller_of_two_bounds():
+    """Of records in all directions alike that of the matrix of moments is nearly exact."""
+    rows = np.random.default_rng(4).normal(size=(400, 3))
+    rows /= np.linalg.norm(rows, axis=1)[:, None]
+    ((*_, largest),) = _cumulated(rows, [400])
+    directions = np.random.default_rng(5).normal(size=(500, 3))
+    directions /= np.linalg.norm(directions, axis=1)[:, None]
+    reached = ((directions @ rows.T) ** 4).sum(axis=1).max()
+    assert reached <= largest <= 1.3 * reached
+    assert largest < 0.8 * np.linalg.eigvalsh(rows.T @ rows)[-1]  # Σ|y|²|e·y|²
+
+
+# ---- the expansion and hockey-sticks -------------------------------------------------------------
+
+
+def exact_norms(half, second, fourth, longest, top=9):
+    """The majorant's norms of degree < top, its polynomials multiplied out term by term."""
+    second, fourth, longest = mp.mpf(second), mp.mpf(fourth), mp.mpf(longest)
+    tangent = [[mp.mpf(0), mp.mpf(1)] + [mp.mpf(0)] * top]  # t' = 1 + t²
+    for k in range(top):
+        row = [mp.mpf(k == 0)] + [mp.mpf(0)] * (top + 1)
+        for i in range(k + 1):
+            for a, x in enumerate(tangent[i]):
+                for b, y in enumerate(tangent[k - i][: top + 2 - a]):
+                    row[a + b] += x * y
+        tangent.append([v / (k + 1) for v in row])
+    exponent = {2: [second / (2 * (2 * half - 1)), mp.mpf(0), second / 2]}
+    for m in range(3, top):
+        size = mp.sqrt(second * fourth) if m == 3 else fourth * mp.sqrt(longest) ** (m - 4)
+        exponent[m] = [size / m * v for v in tangent[m - 1]]
+    series = [[mp.mpf(1)]]
+    for k in range(1, top):
+        row = [mp.mpf(0)] * (top + 2)
+        for m in range(2, k + 1):
+            for a, x in enumerate(exponent[m]):
+                for b, y in enumerate(series[k - m][: top + 2 - a]):
+                    row[a + b] += m * x * y
+        series.append([v / k for v in row])
+    # E|y|^p for a density ∝ (1 + y²)^(-n-1); odd ones from E|y|'s bound.
+    moments = [mp.mpf(1), mp.sqrt((half + mp.mpf(0.5)) / mp.pi) / half]
+    moments += [0] * (top + 1)
+    for p in range(top + 1):
+        moments[p + 2] = moments[p] * (p + 1) / (2 * half - 1 - p)
+    return [
+        mp.sqrt(mp.factorial(k)) * mp.fsum(c * moments[p + k % 2] for p, c in enumerate(series[k]))
+        for k in range(top)
+    ]
+
+
+def test_norms_are_never_below_the_majorant():
+    rng = np.random.default_rng(6)
+    with mp.workdps(40):
+        for _ in range(6):
+            half = int(rng.integers(20, 500))
+            second, fourth, longest = rng.uniform(0.2, 1), 10 ** rng.uniform(-4, -1), 0.03
+            found = _expansion(2 * half - 1, half, second, fourth, longest)
+            exact = exact_norms(half, second, fourth, longest)
+            for value, truth in zip(found[3:9].tolist(), exact[3:], strict=True):
+                assert truth <= value <= truth * (1 + mp.mpf(1e-8))
+
+
+def test_every_record_is_within_the_farthest_in_the_norms():
+    """Parts of degree 5 and more grow with the longest record."""
+    values = np.append(np.random.default_rng(7).integers(0, 4, 399), 12.0)
+    crowd = crowd_of(values, 6.0)
+    others = np.delete(values, 0)
+    u = (others - others.mean()) / 2
+    total = 36 + 400 / 399 * np.square(u).sum()
+    u /= math.sqrt(total)
+    least = _expansion(399, 200, 1 - 36 / total, float((u**4).sum()), float((u**2).max()))
+    ((mine, error), *_) = [(m, e) for m, e in crowd.errors if 0 in m]
+    assert mine.size > 100
+    assert len(error.norms) > 6
+    assert (error.norms[3:] >= least[3 : len(error.norms)] * (1 - 1e-9)).all()
+
+
+def exact_stick(norms, rest, distance, epsilon):
+    """The normal law's hockey-stick and what the error adds, in 40 digits."""
+    r, rest = mp.mpf(distance), mp.mpf(rest)
+    norm = mp.sqrt(sum(mp.mpf(n) ** 2 for n in norms) + rest**2)
+    shift = rest
+    for k, n in enumerate(norms):
+        for j in range(64):
+            if (j + k) % 2 and n:
+                shift += (
+                    mp.mpf(n)
+                    * r**j
+                    * mp.sqrt(mp.factorial(k + j) / mp.factorial(k))
+                    / mp.factorial(j)
+                )
+    eps = mp.mpf(epsilon)
+    normal = mp.ncdf(r - eps / (2 * r)) - mp.exp(eps) * mp.ncdf(-r - eps / (2 * r))
+    cost = min(shift, norm) if r <= 1 else norm
+    return normal + cost + (mp.exp(eps) - 1) / 2 * norm
+
+
+@pytest.mark.parametrize("distance", [1e-12, 1e-3, 0.4, 1.0, 1.5])
+def test_sticks_are_never_below_their_exact_value(distance):
+    """Also where the error is all there is, and where series give way to the norm."""
+    rng = np.random.default_rng(8)
+    with mp.workdps(40):
+        for _ in range(12):
+            norms = np.append(np.zeros(3), rng.uniform(0, 1e-3, 4))
+            norms[rng.integers(3, 7)] = 0.0
+            rest = rng.uniform(0, 1e-6)
+            error, eps = NormalError(norms, rest), rng.uniform(0, 3)
+            found = error.sticks(np.array([distance]), np.array([eps]))[0, 0]
+            truth = exact_stick(norms.tolist(), rest, distance, eps)
+            assert truth <= found <= truth * (1 + mp.mpf(1e-8)) + mp.mpf(1e-12)
+
+
+# ---- shells --------------------------------------------------------------------------------------
+
+
+def test_rests_are_never_below_the_sum_over_shells(monkeypatch):
+    """ln Σ over shells from each radius on, with the best radius and dilation, in 40 digits."""
+    rng = np.random.default_rng(9)
+    frequencies = crowd_of(rng.normal(size=40), 2.0).frequencies
+    asked = {}
+
+    def near(self, squared, high, low, widened):
+        values = rng.uniform(-40, 30, (squared.size, high.size))
+        if low is None:
+            values[:, 3:-2] = np.inf  # most radii are not usable
+            asked["dilation"] = squared
+        asked["inside" if low is None else "near"] = values
+        return values
+
+    def kept(name, low, high):
+        asked[name], asked[name + " at"] = rng.uniform(-70, high, low.size), low
+        return asked[name]
+
+    cls = crowd_module._Frequencies
+    monkeypatch.setattr(cls, "_near", near)
+    monkeypatch.setattr(cls, "_far", lambda self, low, *_: kept("far", low, 20))
+    monkeypatch.setattr(
+        cls,
+        "_noise_alone",
+        lambda self, low, _: kept("last" if low.size == 1 else "alone", low, 20),
+    )
+    found = frequencies.rests(1.05)
+    shells = np.minimum(asked["near"][0], asked["alone"])
+    far = dict(zip(asked["far at"].tolist(), asked["far"].tolist(), strict=True))
+    assert {
+        low for low, s in zip(asked["alone at"].tolist(), shells, strict=True) if s > -50
+    } == set(far)
+    shells = [
+        min(s, far.get(low, s))
+        for s, low in zip(shells.tolist(), asked["alone at"].tolist(), strict=True)
+    ]
+    with mp.workdps(40):
+        sums = [mp.mpf(0)]
+        for shell in [asked["last"][0], *shells[::-1]]:
+            sums.append(sums[-1] + mp.exp(mp.mpf(float(shell))))
+        beyond = sums[:0:-1]  # from each radius on
+        rho = [mp.log(mp.mpf(d)) for d in asked["dilation"].tolist()]
+        for k, value in enumerate(found.tolist()):
+            best = mp.inf
+            for radius in [0, 1, 2, -2, -1]:
+                inside = min(
+                    mp.mpf(v) - k * ln
+                    for v, ln in zip(asked["inside"][:, radius].tolist(), rho, strict=True)
+                )
+                best = min(best, mp.log(mp.exp(inside) + beyond[radius]))
+            assert best <= value <= best + mp.mpf(1e-8)
+
+
+# ---- read-offs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_epsilon_of_events_is_never_below_that_of_any_event(seed):
+    """Events of probability α cost α + ν√α - e^ε(β - ν√β)₊, β = Φ(Φ⁻¹(α) - 2r)."""
+    rng = np.random.default_rng(seed)
+    for _ in range(6):
+        distance, delta = rng.uniform(0.02, 0.5), 10 ** rng.uniform(-4, -1)
+        norm = rng.uniform(0, 0.02) * math.sqrt(delta)
+        epsilon = _epsilon_of_events(distance, norm, delta)
+        assert epsilon < 20
+        costs, lower = [], []
+        alphas = np.append(10 ** rng.uniform(-8, 0, 60), np.linspace(0.01, 0.999, 30))
+        with mp.workdps(25):
+            for alpha in map(mp.mpf, alphas.tolist()):
+                z = mp.sqrt(2) * mp.erfinv(2 * alpha - 1)
+                beta = mp.ncdf(z - 2 * mp.mpf(distance))
+                most = alpha + norm * mp.sqrt(alpha)
+                least = max(beta - norm * mp.sqrt(beta), 0)
+                costs.append(most - mp.exp(mp.mpf(epsilon)) * least)
+                lower.append(most - mp.exp(mp.mpf(epsilon) - 0.02) * least)
+        assert max(costs) <= delta
+        assert max(lower) > delta * 0.9 or epsilon == 0
+
+
+def test_events_at_the_edge():
+    assert _epsilon_of_events(0.3, 0.0, 1.0) == 0.0  # no event costs more than 1
+    assert _epsilon_of_events(0.3, 0.5, 1e-4) == math.inf  # the error alone costs more than δ
+    assert _epsilon_of_events(1.5, 0.02, 1e-3) == math.inf  # nothing is left in the other world
+
+
+def test_success_is_never_below_the_blind_guess_and_the_stick():
+    values = np.random.default_rng(10).normal(size=(101, 1))
+    for size in (50, 51):
+        crowd = Crowd.of(values, SubsetGame(101, size), 2.0)
+        sticks = crowd.delta(math.log(51 / 50) * (1 - 1e-15))
+        for found, stick in zip(crowd.success.tolist(), sticks.tolist(), strict=True):
+            truth = (51 + 50 * F(stick)) / 101
+            assert truth - F(1, 2**52) / 8 <= F(found) <= truth + F(1, 10**14)
+    even = crowd_of(np.append(values, 0.3), 2.0)
+    for found, stick in zip(even.success.tolist(), even.delta(0.0).tolist(), strict=True):
+        assert F(found) >= (1 + F(stick)) / 2
+    assert (crowd.delta(501.0) == 1.0).all()
+
+
+def test_epsilon_is_never_below_each_records_own():
+    """Records share the levels that their distances are rounded up to."""
+    crowd = crowd_of(np.random.default_rng(11).normal(size=300), 4.0)
+    delta, grid = 1e-2, np.append(0.0, np.geomspace(1e-4, 12.0, 600))
+    result = crowd.pmp_epsilon(delta)
+    for mine, error in crowd.errors:
+        for x in mine[:: max(1, mine.size // 12)]:
+            r = crowd.distance[x]
+            enough = error.sticks(np.array([r]), grid)[0] <= delta
+            own = grid[enough.argmax()] if enough.any() else math.inf
+            assert result[x] >= min(own, _epsilon_of_events(float(r), error.norm, delta))
+    assert result.min() < 0.7 * result.max()
+
+
+def test_noise_of_any_size():
+    rows = np.random.default_rng(12).normal(size=(60, 2))
+    game = SubsetGame(60, 30)
+    assert Crowd.of(rows * 1e-250, game, 1e200).success.max() < 0.5 + 1e-6
+    assert (Crowd.of(rows * 1e250, game, 1e-200).success == 1.0).all()
