@@ -83,8 +83,8 @@ def test_a_mechanism_for_a_target_meets_it_with_little_noise(quantity, target, d
 
 def test_the_best_of_all_bounds_is_read_off():
     """With a line the exact mixtures, with a crowd its bound: the smaller for each record."""
-    rows = np.random.default_rng(5).normal(size=(100, 1))
-    game = SubsetGame(100, 50)
+    rows = np.random.default_rng(5).normal(size=(60, 1))
+    game = SubsetGame(60, 30)
     noisy, sigma, delta = NoisySum.of(rows, game), 4.0, 1e-2
     exact = mixture_bounds(rows[:, 0], game, sigma=sigma, delta=delta)
     assert noisy.worst_pmp_epsilon(sigma, delta) == exact.pmp_epsilon_upper
