@@ -1,6 +1,7 @@
 """The crowd's numbers against rationals and 40 digits: what is raised, and by how much."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import mpmath as mp
@@ -80,6 +81,20 @@ def test_what_part_of_the_records_keeps_is_lowered_by_more_than_rounding(count):
     fourth = sum(h**4 for h in halves) / whole**2
     assert F(frequencies.fourth) >= fourth * (1 + RAISED)
     assert F(frequencies.quartic) >= fourth * (1 + RAISED)
+
+
+def test_rows_may_be_anywhere_within_their_offset():
+    """In two columns, moved along the one in which the crowd hides least."""
+    rows = np.random.default_rng(13).normal(size=(60, 2)) * [20.0, 0.1]
+    crowd = Crowd.of(rows, SubsetGame(60, 30), 1.0)
+    table = replace(crowd.table, offset=1e-3)
+    least = int(np.argmin(crowd._covariance))
+    moved = table.halves.copy()
+    moved[:, least] += np.copysign(1e-3, moved[:, least])
+    moved /= np.sqrt(crowd._covariance)
+    truth = math.sqrt(((moved @ moved.T) ** 4).sum())
+    allowed = crowd_module._Frequencies.of(replace(crowd, table=table)).fourth
+    assert crowd.frequencies.fourth < truth <= allowed
 
 
 def test_fourth_moments_are_never_below_the_exact_ones():
@@ -319,7 +334,7 @@ def test_epsilon_is_never_below_each_records_own():
             enough = error.sticks(np.array([r]), grid)[0] <= delta
             own = grid[enough.argmax()] if enough.any() else math.inf
             assert result[x] >= min(own, _epsilon_of_events(float(r), error.norm, delta))
-    assert result.min() < 0.7 * result.max()
+        assert mine.size < 100 or len(np.unique(result[mine])) > 8  # and not all at the largest
 
 
 def test_noise_of_any_size():

@@ -443,7 +443,7 @@ class _Frequencies:
         """Measure the records in the metric of H, nearest first.
 
         Numerics: rows are raised by half of H's relative error, 1e-9 or more, and every moment with
-        them; scatters from below are lowered by as much of their trace.
+        them; what is taken off a scatter is raised by as much of its trace.
         """
         table, removed = crowd.table, crowd.table.removed
         metric, off = np.sqrt(crowd._covariance), crowd._relative_error
