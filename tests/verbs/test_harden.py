@@ -41,7 +41,7 @@ def test_file_to_file(source, tmp_path, ending) -> None:
     assert Recipe.from_json(recipe.read_text("utf-8")) == result.rules
     assert result.out == str(out)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
-        ["table.csv", out.name, "recipe.json"]
+        ["table.csv", out.name, f"{out.name}.certificate.json", "recipe.json"]
     )
 
 

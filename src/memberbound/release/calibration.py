@@ -13,8 +13,8 @@ import numpy as np
 from memberbound._version import __version__
 from memberbound.answers import plain
 from memberbound.games import SubsetGame
-from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import Certificate
+from memberbound.numerics.rounding import FloatArray, sum_up
+from memberbound.quantities import Certificate, at_confidence, percent
 from memberbound.release.noise import NoiseLaw
 from memberbound.release.release_file import Writer, json_page, safetensors, tensor_writer
 
@@ -77,8 +77,25 @@ class Calibration:
         game = self.certificate.game
         sizes: dict[str, object] = {}
         if isinstance(game, SubsetGame):
-            sizes = {"population": game.population, "size": game.size}
+            bound = self.certificate
+            sizes = {
+                "population": game.population,
+                "size": game.size,
+                "statement": half_statement(game, bound.value, bound.confidence),
+            }
         return {"kind": kind, "version": __version__} | sizes | self.to_dict() | more
+
+
+def half_statement(game: SubsetGame, eta: float, confidence: float) -> str:
+    """Return the sentence of a release of a secret half, a function of its numbers alone."""
+    whose = "any" if game.record == "every" else "the average"
+    most = percent(min(1.0, sum_up(game.blind, eta)), "upper")
+    return (
+        f"Nobody who knows all {game.population} records, but not which {game.size} of them were "
+        f"drawn, and sees this release, is right about {whose} record's membership more than "
+        f"{most} of the time{at_confidence(confidence)} (guessing blindly: "
+        f"{percent(game.blind, 'upper')})."
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -86,13 +86,14 @@ class Check:
     detail: str
 
 
-class _Fails(Exception):  # noqa: N818
+class CheckFailed(Exception):  # noqa: N818
     """A check that does not hold, and why."""
 
 
-def _require(holds: bool, problem: str) -> None:
+def require(holds: bool, problem: str) -> None:
+    """Raise :class:`CheckFailed` unless a check holds."""
     if not holds:
-        raise _Fails(problem)
+        raise CheckFailed(problem)
 
 
 def _stated(number: float | None) -> float:
@@ -108,11 +109,17 @@ def recompute_certificate(certificate: Mapping[str, object], digest: str) -> Ite
     Theorem: X34 (proofs/verification.md, sections 1 to 7).
     Edge cases: what follows from a record that violates its schema is not checked.
     """
-    for name, check in (("file", _file), ("schema", _schema), ("seal", _seal)):
-        yield _run(name, partial(check, certificate, digest))
+    yield file_check(certificate, digest)
+    yield from recompute_fields(certificate, seal_check(certificate))
+
+
+def recompute_fields(certificate: Mapping[str, object], *more: Check) -> Iterator[Check]:
+    """Yield the schema check, these other checks, and those of the bounds."""
+    yield run_check("schema", partial(_schema, certificate))
+    yield from more
     if keeps_schema(certificate):
         for name, compare in _Work(certificate).checks():
-            yield _run(name, compare)
+            yield run_check(name, compare)
 
 
 def keeps_schema(certificate: Mapping[str, object]) -> TypeGuard[CertificateRecord]:
@@ -120,32 +127,39 @@ def keeps_schema(certificate: Mapping[str, object]) -> TypeGuard[CertificateReco
     return not violation(certificate, record_schema())
 
 
-def _run(name: str, compare: Callable[[], str]) -> Check:
+def run_check(name: str, compare: Callable[[], str]) -> Check:
+    """Run a check that returns what it compared, or raises."""
     try:
         with localcontext() as context:
             context.prec = 60
             return Check(name, True, compare())
-    except _Fails as problem:
+    except CheckFailed as problem:
         return Check(name, False, str(problem))
     except (ArithmeticError, DecimalException, LookupError, TypeError, ValueError) as problem:
         return Check(name, False, f"cannot be recomputed ({type(problem).__name__})")
 
 
-def _file(certificate: Mapping[str, object], digest: str) -> str:
-    stated = certificate.get("sha256")
-    _require(stated == digest, "the certificate belongs to another file, or the file was changed")
-    return "the SHA-256 of the file is the one in the certificate"
+def file_check(certificate: Mapping[str, object], digest: str) -> Check:
+    """Check 1: the certificate is that of a file with this SHA-256."""
+    if certificate.get("sha256") == digest:
+        return Check("file", True, "the SHA-256 of the file is the one in the certificate")
+    return Check("file", False, "the certificate belongs to another file, or the file was changed")
 
 
-def _schema(certificate: Mapping[str, object], _digest: str) -> str:
+def seal_check(certificate: Mapping[str, object]) -> Check:
+    """Check 3: the certificate's own hash."""
+
+    def compare() -> str:
+        require(certificate.get(SEAL) == seal(certificate), "the certificate was changed")
+        return "nothing in the certificate was changed since its hash was taken"
+
+    return run_check("seal", compare)
+
+
+def _schema(certificate: Mapping[str, object]) -> str:
     problem = violation(certificate, record_schema())
-    _require(not problem, problem)
+    require(not problem, problem)
     return FORMAT
-
-
-def _seal(certificate: Mapping[str, object], _digest: str) -> str:
-    _require(certificate.get(SEAL) == seal(certificate), "the certificate was changed")
-    return "nothing in the certificate was changed since its hash was taken"
 
 
 class _Work:
@@ -185,13 +199,13 @@ class _Work:
             if not part["vectors"]:
                 fields = part["sensitivity"], part["noise_scale"], part["grid_step"]
                 empty = fields == (None, None, None) and part["coordinates"] == 0
-                _require(empty, f"{name!r} bought no noise and states some")
+                require(empty, f"{name!r} bought no noise and states some")
                 continue
-            _require(None not in (part["sensitivity"], part["noise_scale"]), f"{name!r} has gaps")
+            require(None not in (part["sensitivity"], part["noise_scale"]), f"{name!r} has gaps")
             moved = part["vectors"] * Fraction(_stated(part["sensitivity"])) ** 2
             paid = (Fraction(part["mu"]) * Fraction(_stated(part["noise_scale"]))) ** 2
-            _require(moved <= paid, f"{name!r} has less noise than its share of the budget needs")
-            _require(moved >= paid * (1 - _TIGHT), f"{name!r} does not fit its noise scale")
+            require(moved <= paid, f"{name!r} has less noise than its share of the budget needs")
+            require(moved >= paid * (1 - _TIGHT), f"{name!r} does not fit its noise scale")
         return f"√vectors·sensitivity/scale ≤ μ of the share, {len(self.noisy)} times"
 
     def grids(self) -> str:
@@ -202,20 +216,20 @@ class _Work:
             if fits:
                 exact = Fraction(_stated(step))
                 fits = 4 * exact <= Fraction(_stated(scale)) < 8 * exact
-            _require(fits, f"{part['name']!r} must have a power of two between scale/8 and scale/4")
+            require(fits, f"{part['name']!r} must have a power of two between scale/8 and scale/4")
         return "every step is a power of two between an eighth and a quarter of its scale"
 
     def shares(self) -> str:
         """Check 6."""
-        _require(bool(self.noisy or self.steps), "nothing was measured")
+        require(bool(self.noisy or self.steps), "nothing was measured")
         whole, total = Fraction(self.record["budget_mu"]) ** 2, Fraction(0)
         for part in self.record["measurements"]:
             share = Fraction(part["mu"]) ** 2 / whole
             stated = Fraction(part["budget_share"])
-            _require(abs(stated - share) <= _TIGHT * share, f"{part['name']!r} has another share")
+            require(abs(stated - share) <= _TIGHT * share, f"{part['name']!r} has another share")
             total += stated
         gap = abs(Fraction(self.record["budget_spent"]) - total)
-        _require(gap <= _TIGHT, "the shares do not add up to what was spent: a part is missing")
+        require(gap <= _TIGHT, "the shares do not add up to what was spent: a part is missing")
         return f"they add up to {float(total):.4f} of μ²"
 
     def sensitivities(self) -> str:
@@ -226,51 +240,51 @@ class _Work:
             if least is not None:
                 known += 1
                 enough = Fraction(_stated(part["sensitivity"])) ** 2 >= least
-                _require(enough, f"{part['name']!r} must have at least √{least}")
+                require(enough, f"{part['name']!r} must have at least √{least}")
         return f"{known} of {len(self.noisy)} are known from their names, and not below √2, 2 or 1"
 
     def budget(self) -> str:
         """Check 7."""
         mu = self.record["mu"]
         if mu is None or mu != self.record["budget_mu"]:
-            raise _Fails("μ is not that of the budget")
+            raise CheckFailed("μ is not that of the budget")
         spent = sum(Fraction(part["mu"]) ** 2 for part in self.record["measurements"])
-        _require(spent <= Fraction(mu) ** 2, "the measurements took more than μ²")
+        require(spent <= Fraction(mu) ** 2, "the measurements took more than μ²")
         return f"Σμ² = {float(spent):.6g} ≤ μ² = {float(Fraction(mu) ** 2):.6g}"
 
     def slacks(self) -> str:
         """Check 9."""
         parts = self.record["slacks"]
         reasons = [part["reason"] for part in parts]
-        _require(len(set(reasons)) == len(reasons), "a reason stands twice")
-        _require(DRAWS in reasons, f"there is no part for {DRAWS}")
-        _require(set(reasons) <= {DRAWS, NAMES}, "a reason is not known")
+        require(len(set(reasons)) == len(reasons), "a reason stands twice")
+        require(DRAWS in reasons, f"there is no part for {DRAWS}")
+        require(set(reasons) <= {DRAWS, NAMES}, "a reason is not known")
         drawn = sum(part["coordinates"] for part in (*self.record["measurements"], *self.steps))
         for part in parts:
             each, amount = Fraction(part["each"]), Fraction(part["amount"])
             exact = part["count"] * each
             fits = exact <= amount and (amount == 1 or amount * (1 - _TIGHT) <= exact)
-            _require(fits, f"{part['reason']}: not count·each, rounded up")
+            require(fits, f"{part['reason']}: not count·each, rounded up")
             if part["reason"] == DRAWS:
-                _require(each >= _PER_DRAW, "less than 42·2^-46 + 2^-70 for a draw")
-                _require(part["count"] >= drawn, f"{drawn} numbers were drawn, more than counted")
+                require(each >= _PER_DRAW, "less than 42·2^-46 + 2^-70 for a draw")
+                require(part["count"] >= drawn, f"{drawn} numbers were drawn, more than counted")
             else:
                 named = decimal(each) >= normal_cdf(_NAMED_AT)
-                _require(named, "less than Φ(-6.075) for a name")
+                require(named, "less than Φ(-6.075) for a name")
         total = sum(Fraction(part["amount"]) for part in parts)
         stated = Fraction(self.record["slack"])
-        _require(stated >= min(total, 1), "the parts add up to more")
-        _require(stated * (1 - _TIGHT) <= total, "the parts add up to less")
+        require(stated >= min(total, 1), "the parts add up to more")
+        require(stated * (1 - _TIGHT) <= total, "the parts add up to less")
         return f"{drawn} noisy numbers; total variation ≤ {above(self.slack, 3)}"
 
     def sampled(self) -> str:
         """Check 15."""
         (steps,) = self.steps
-        _require(self.record["mu"] is None, "no normal pair has the curve of sampled steps")
+        require(self.record["mu"] is None, "no normal pair has the curve of sampled steps")
         reached = Fraction(steps["noise_multiplier"]) * Fraction(steps["sensitivity"])
         scale = Fraction(steps["noise_scale"])
-        _require(reached <= scale, "the noise is smaller than multiplier·sensitivity")
-        _require(reached >= scale * (1 - _TIGHT), "multiplier, sensitivity and scale do not fit")
+        require(reached <= scale, "the noise is smaller than multiplier·sensitivity")
+        require(reached >= scale * (1 - _TIGHT), "multiplier, sensitivity and scale do not fit")
         rate, multiplier = steps["sample_rate"], steps["noise_multiplier"]
         return f"{steps['steps']} steps, sampling rate {rate:.6g}, multiplier {multiplier:.6g}"
 
@@ -305,8 +319,8 @@ class _Work:
         ):
             _at_least(name, stated, least)
         if not self.steps:
-            _require(self.curve["mu_upper"] >= _stated(self.record["mu"]), "mu_upper is below μ")
-            _require(
+            require(self.curve["mu_upper"] >= _stated(self.record["mu"]), "mu_upper is below μ")
+            require(
                 self.curve["mu_regret_upper"] >= self.record["slack"],
                 "mu_regret_upper is below the slack",
             )
@@ -337,7 +351,7 @@ class _Work:
         if self.steps:
             curve = SlackCurve(self._sampled_curve(), self.record["slack"])
             least = decimal(curve.delta(epsilon) * (1 - _LATTICE))
-            _require(decimal(delta) >= least, f"δ = {delta:g} needs a larger ε than {epsilon}")
+            require(decimal(delta) >= least, f"δ = {delta:g} needs a larger ε than {epsilon}")
             return f"at ε = {epsilon:.6g} the profile is ≤ {above(least)} (δ = {delta:g})"
         mu, at = decimal(_stated(self.record["mu"])), decimal(epsilon)
         if self.slack:
@@ -346,7 +360,7 @@ class _Work:
         weight = at.exp()
         stick = normal_cdf(mu / 2 - at / mu) - weight * normal_cdf(-mu / 2 - at / mu)
         least = stick + (1 + weight) * self.slack
-        _require(decimal(delta) >= least - MARGIN, f"δ = {delta:g} needs a larger ε than {epsilon}")
+        require(decimal(delta) >= least - MARGIN, f"δ = {delta:g} needs a larger ε than {epsilon}")
         return f"at ε = {epsilon:.6g} the profile is ≤ {above(least)} (δ = {delta:g})"
 
     def consistency(self) -> str:
@@ -369,14 +383,14 @@ class _Work:
                 "what is public does not fit the unit",
             ),
         ):
-            _require(holds, problem)
+            require(holds, problem)
         return "game, unit, theorems, μ and η agree wherever they stand"
 
     def groups(self) -> str:
         """Checks 12 and 17."""
         listed = self.certificate["groups"]
         sizes = tuple(group["records"] for group in listed)
-        _require(sizes == GROUPS, "the groups must be of 2, 5 and 10 records")
+        require(sizes == GROUPS, "the groups must be of 2, 5 and 10 records")
         parts = {part["reason"]: part for part in self.record["slacks"]}
         draws = decimal(parts[DRAWS]["amount"])
         names = decimal(parts[NAMES]["amount"]) if NAMES in parts else Decimal(0)
@@ -407,10 +421,10 @@ class _Work:
         """Checks 13 and 14."""
         unit = self.record["unit"]
         wanted = statement(self.replaced["accuracy_upper"], unit)
-        _require(self.certificate["statement"] == wanted, f"the statement must read: {wanted}")
+        require(self.certificate["statement"] == wanted, f"the statement must read: {wanted}")
         for group in self.certificate["groups"]:
             wanted = group_statement(group["records"], group["accuracy_upper"], unit)
-            _require(group["statement"] == wanted, f"a statement must read: {wanted}")
+            require(group["statement"] == wanted, f"a statement must read: {wanted}")
         return "every sentence is the one of its number"
 
 
@@ -418,7 +432,7 @@ def _at_least(name: str, stated: float | Fraction, least: Decimal) -> None:
     """Require a printed bound to be at least what was recomputed."""
     printed = decimal(stated)
     shown = float(stated)
-    _require(printed >= least - MARGIN, f"{name} is printed as {shown!r}, below {above(least, 17)}")
+    require(printed >= least - MARGIN, f"{name} is printed as {shown!r}, below {above(least, 17)}")
 
 
 def check_content(content: object, certificate: CertificateRecord) -> Check:
@@ -433,10 +447,10 @@ def check_content(content: object, certificate: CertificateRecord) -> Check:
             ("rows", record["records"]),
         ):
             if name in content:
-                _require(content[name] == stated, f"the file states another {name}")
+                require(content[name] == stated, f"the file states another {name}")
         return "the file itself states the same measurements"
 
-    return _run("file content", compare)
+    return run_check("file content", compare)
 
 
 def check_ledger(content: Mapping[str, Any], certificate: CertificateRecord) -> Iterator[Check]:
@@ -447,7 +461,7 @@ def check_ledger(content: Mapping[str, Any], certificate: CertificateRecord) -> 
 
     def chain() -> str:
         problem = broken_chain(content)
-        _require(problem is None, str(problem))
+        require(problem is None, str(problem))
         linked = sum(entry.get("previous") is not None for entry in entries)
         unlinked = len(entries) - linked
         before = f", {unlinked} of an earlier version" if unlinked else ""
@@ -457,29 +471,29 @@ def check_ledger(content: Mapping[str, Any], certificate: CertificateRecord) -> 
         stated = content["limit"]
         squares = sum(Fraction(entry["mu"]) ** 2 for entry in entries)
         slacks = sum(Fraction(entry["slack"]) for entry in entries)
-        _require(squares <= Fraction(stated["mu"]) ** 2, "the entries exceed the limit of μ")
-        _require(slacks <= Fraction(stated["slack"]), "the entries exceed the limit of the slack")
+        require(squares <= Fraction(stated["mu"]) ** 2, "the entries exceed the limit of μ")
+        require(slacks <= Fraction(stated["slack"]), "the entries exceed the limit of the slack")
         least = normal_cdf(decimal(stated["mu"]) / 2) - Decimal("0.5") + decimal(stated["slack"])
         _at_least("the limit's η", stated["eta"], least)
         return f"all releases together keep η ≤ {stated['eta']:.6g}"
 
     def inclusion() -> str:
         stored = certificate.get("ledger")
-        _require(isinstance(stored, dict), "the certificate names no entry of a ledger")
+        require(isinstance(stored, dict), "the certificate names no entry of a ledger")
         assert isinstance(stored, dict)
         at, record = stored["position"], certificate["derivation"]
-        _require(at < len(entries), f"it has no entry {at + 1}")
+        require(at < len(entries), f"it has no entry {at + 1}")
         entry = read_entry(entries[at])
         same = (entry.id, entry.link) == (stored["entry"], stored["link"])
-        _require(same, f"entry {at + 1} is not the one of this release, or was changed")
+        require(same, f"entry {at + 1} is not the one of this release, or was changed")
         spent = (entry.mu, entry.slack, entry.unit)
         stated = (record["mu"], record["slack"], record["unit"])
-        _require(spent == stated, f"entry {at + 1} states another μ, slack or unit")
+        require(spent == stated, f"entry {at + 1} states another μ, slack or unit")
         known = entry.release_sha256
-        _require(known in (None, certificate["sha256"]), f"entry {at + 1} is of another file")
+        require(known in (None, certificate["sha256"]), f"entry {at + 1} is of another file")
         return f"entry {at + 1} of {len(entries)}"
 
     entries = content["releases"]
-    yield _run("ledger chain", chain)
-    yield _run("ledger limit", limit)
-    yield _run("ledger inclusion", inclusion)
+    yield run_check("ledger chain", chain)
+    yield run_check("ledger limit", limit)
+    yield run_check("ledger inclusion", inclusion)

@@ -152,7 +152,7 @@ class Publication:
                 "noisy": bool(certificate["noise"]),
                 **_select(curve, "delta", "mu_upper", "mu_regret_upper"),
                 **_select(one_replaced, "epsilon_upper"),
-                "household_upper": _household(certificate.get("derivation")),
+                "household_upper": _household(certificate if bound["game"] == "neighbour" else {}),
             }
             fields = _select(certificate, "version", "eta") | {
                 "name": certificate["file"],
@@ -171,9 +171,10 @@ class Publication:
         return parse_as(cls, fields, "certificate")
 
 
-def _household(record: DerivationRecord | None) -> float | None:
+def _household(certificate: Mapping[str, Any]) -> float | None:
     from memberbound.release.budget import household_accuracy
 
+    record: DerivationRecord | None = certificate.get("derivation")
     return None if record is None else household_accuracy(record)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from memberbound.answers import INTERNAL, IidAnswer, computed
+from memberbound.answers import INTERNAL, IidAnswer, OmitEmpty, computed
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -31,9 +31,11 @@ from memberbound.iid.certificates import (
     certify_counts,
     leak_certificate,
 )
+from memberbound.iid.count_record import CountRecord
 from memberbound.iid.profiles import CountProfile, JointProfile
 from memberbound.iid.record_leak import RecordLeaks, record_leaks
 from memberbound.limits import Limited, Part, Success
+from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import (
     Certificate,
     at_confidence,
@@ -65,6 +67,8 @@ class Certification(IidAnswer, LeakBounds, Limited):
     unit: str | None = None
     records: str | None = None
     roles: dict[str, str] = field(default_factory=dict)
+    #: The counts from which ``verify`` recomputes the bounds.
+    derivation: OmitEmpty[CountRecord | None] = None
     leaks: RecordLeaks | None = field(default=None, metadata=INTERNAL)
 
     @property
@@ -259,6 +263,7 @@ def certify(
             assumptions=(*result.assumptions, *selection.assumption),
             warnings=(*result.warnings, *shared, *selection.notes),
             roles=selection.roles,
+            derivation=CountRecord.of_table(profile, joint).named(chosen),
             records=None if records is None else str(records),
         )
 
@@ -307,6 +312,7 @@ def certify_profile(
         ),
         warnings=tuple(w.replace(rows, f"{profile.rows} {one}s") for w in counted.warnings),
         unit=unit,
+        derivation=CountRecord.of_table(profile, reference),
         leaks=leaks,
     )
 
@@ -316,14 +322,27 @@ def _certify_law(
 ) -> Certification:
     """Certify a known law exactly, without sampling (A25-T14, X7)."""
     if uniform is not None:
-        certified = certified_uniform(uniform, n, game)
-    else:
-        from memberbound.tables.public_rows import read_probabilities
+        return certify_law(CountRecord(uniform=uniform), None, n, game)
+    from memberbound.tables.public_rows import read_probabilities
 
-        certified = certified_law(read_probabilities(probabilities, encoding), n, game)
+    law = read_probabilities(probabilities, encoding)
+    return certify_law(CountRecord.of_law(law), law, n, game)
+
+
+def certify_law(
+    record: CountRecord | None, law: FloatArray | None, n: int, game: IidGame
+) -> Certification:
+    """Certify a law, or the uniform atoms of the record if there is none; see :func:`certify`."""
+    if law is None:
+        assert record is not None
+        assert record.uniform is not None
+        certified = certified_uniform(record.uniform, n, game)
+    else:
+        certified = certified_law(law, n, game)
     return Certification(
         **vars(certified),
         game=game,
+        derivation=record,
         theorems=("A25-T14", "X7"),
         assumptions=("The rows are independent draws from exactly the distribution given.",),
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
-from memberbound.answers import INTERNAL, Answer, EstimateOf, Given, computed
+from memberbound.answers import INTERNAL, Answer, EstimateOf, Given, OmitEmpty, computed
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -29,28 +29,22 @@ from memberbound.files import (
     check_excel_safe,
     check_output,
     excel_safe_table,
-    write_table,
     write_text,
 )
-from memberbound.games import IidGame, member_name
-from memberbound.iid.certificates import (
-    LeakBounds,
-    certified_table,
-    certify_counts,
-    leak_certificate,
-)
+from memberbound.games import IidGame
+from memberbound.iid.certificates import LeakBounds, leak_certificate
+from memberbound.iid.count_record import CountRecord
 from memberbound.iid.profiles import CountProfile
-from memberbound.iid.record_leak import record_leaks
 from memberbound.quantities import (
     Certificate,
-    at_confidence,
     at_prices,
     decimals,
     marked,
-    percent,
     significant,
     vacuous,
 )
+from memberbound.release.coarse_table import CoarseTable, certify_released, coarse_statement
+from memberbound.release.saving import save
 from memberbound.tables.coarsening import FrontierPoint, Levels, Search, Wish, cell_profile, choose
 from memberbound.tables.columns import Values
 from memberbound.tables.ladders import read_hierarchy
@@ -102,6 +96,8 @@ class Hardening(Answer):
     #: The columns used for ``before``.
     counted: tuple[str, ...] = field(default=(), metadata=INTERNAL)
     unit: str | None = field(default=None, metadata=INTERNAL)
+    #: The counts of the released rows, from which ``verify`` recomputes ``after``.
+    derivation: OmitEmpty[CountRecord | None] = None
     game: IidGame = field(default_factory=IidGame)
 
     @property
@@ -115,21 +111,8 @@ class Hardening(Answer):
     @computed
     def sentence(self) -> str:
         """The certificate of the released rows as a sentence."""
-        sure = at_confidence(self.after.confidence)
-        if vacuous(self.after.delta_upper, "delta"):
-            return f"There is no useful guarantee for the {self.rows_released} released rows{sure}."
-        who = "nobody"
-        if self.validity == "split":
-            who = "nobody who does not know which rows were picked for release"
-        before, after = (
-            marked(certified.security_lower, "certificate", "security", 6)
-            for certified in (self.before, self.after)
-        )
-        return (
-            f"Whatever is trained on the {self.rows_released} released rows, {who} is "
-            f"right about the membership of the average {member_name(self.unit)} more than "
-            f"{percent(self.after.accuracy_upper, 'upper')} of the time{sure}: MIS "
-            f"{after} (before: {before}; {at_prices(self.game.nu, self.game.lam)})."
+        return hardening_sentence(
+            self.before.security_lower, self.after, self.validity, self.unit, self.game
         )
 
     def summary(self) -> str:
@@ -158,6 +141,21 @@ class Hardening(Answer):
             )
         lines += ["", *(f"- {step}" for step in self.steps), *self.summary_notes()]
         return "\n".join(lines)
+
+
+def hardening_sentence(
+    before: float, after: LeakBounds, validity: str, unit: str | None, game: IidGame
+) -> str:
+    """Return the sentence of an answer, a function of its numbers alone."""
+    stated = coarse_statement(after, validity, unit)
+    if vacuous(after.delta_upper, "delta"):
+        return stated
+    old, new = (
+        marked(security, "certificate", "security", 6)
+        for security in (before, after.security_lower)
+    )
+    prices = at_prices(game.nu, game.lam)
+    return f"{stated.removesuffix('.')}: MIS {new} (before: {old}; {prices})."
 
 
 # ── The verb ──────────────────────────────────────────────────────────────────────────────────────
@@ -224,7 +222,8 @@ def harden(
         unit: column that identifies the person; only each person's first row is used, so that a
             record is a person.
         keep: columns that must not be changed.
-        out: file for the coarser table (.csv, .csv.gz, .parquet, .arrow, .feather).
+        out: file for the coarser table (.csv, .csv.gz, .parquet, .arrow, .feather); its
+            certificate is written beside it.
         confidence: of each certificate.
         seed: seed of the split, for reproducible results.
         force: overwrite ``out`` and ``recipe``.
@@ -303,7 +302,7 @@ def harden(
         _with_numbers(rows, readings, (*wish.keep, *targets)) for rows in (fitting, others)
     )
     search, state = choose(fitting, len(others), wish, selection)
-    rules, released, certified = _release(search, state, others, wish)
+    rules, released, profile, certified = _release(search, state, others, wish)
     assert state is not None
     counted = [c for c in frame.columns if c not in selection.left_out]
     information = search.information([*search.front(), state], wish.seed)
@@ -316,7 +315,7 @@ def harden(
     result = Hardening(
         table=released,
         rules=rules,
-        before=_certify(cell_profile(frame[counted]), wish.confidence),
+        before=certify_released(cell_profile(frame[counted]), wish.confidence),
         after=certified,
         steps=tuple(rules.steps()),
         information_estimate=kept,
@@ -340,14 +339,23 @@ def harden(
         warnings=notes,
         counted=tuple(counted),
         unit=unit,
+        derivation=CountRecord.of_table(profile).named(released.columns),
         out=None if out_path is None else str(out_path),
         recipe=None if recipe_path is None else str(recipe_path),
     )
     if recipe_path is not None:
         write_text(rules.to_json(), recipe_path, force=force)
     if out_path is not None:
-        write_table(excel_safe_table(released) if excel_safe else released, out_path, force=force)
+        written = excel_safe_table(released) if excel_safe else released
+        save(_saved_table(result, written), out_path, force=force)
     return result
+
+
+def _saved_table(result: Hardening, written: DataFrame) -> CoarseTable:
+    """Return the released rows as they are written, with the fields of their certificate."""
+    assert result.derivation is not None
+    promise = (result.after, result.certificate, result.derivation)
+    return CoarseTable(written, *promise, result.validity, result.unit)
 
 
 # ── Reading the tables ────────────────────────────────────────────────────────────────────────────
@@ -434,15 +442,9 @@ def _split_rows(
     return frame[chosen], frame[~chosen]
 
 
-def _certify(profile: CountProfile, confidence: float) -> LeakBounds:
-    """Certify a table; ``delta_upper`` and ``record_leak`` each hold with that confidence."""
-    certificate = certify_counts(profile, confidence=confidence)
-    return certified_table(certificate, record_leaks(profile, confidence=confidence), IidGame())
-
-
 def _release(
     search: Search, state: Levels | None, rows: DataFrame, wish: Wish
-) -> tuple[Recipe, DataFrame, LeakBounds]:
+) -> tuple[Recipe, DataFrame, CountProfile, LeakBounds]:
     """Apply the chosen recipe and certify the released rows, or raise if they miss the target.
 
     Exactly one recipe is tried: the decision not to release is a function of the coarsened rows,
@@ -454,10 +456,11 @@ def _release(
         recipe = search.recipe(state)
         table = recipe.apply(rows).reset_index(drop=True)
         if table.shape[1] > 0:
-            certified = _certify(cell_profile(table), wish.confidence)
+            profile = cell_profile(table)
+            certified = certify_released(profile, wish.confidence)
             most = 1.0 if wish.record_leak is None else wish.record_leak
             if certified.delta_upper <= wish.leak and certified.record_leak.max <= most:
-                return recipe, table, certified
+                return recipe, table, profile, certified
             reached = (
                 "the chosen recipe certifies only security "
                 f"{marked(certified.security_lower, 'certificate', 'security', 6)} and record leak "

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from memberbound.answers import Given, IidAnswer, Lower, computed
+from memberbound.answers import Given, IidAnswer, Lower, OmitEmpty, computed
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -25,6 +25,7 @@ from memberbound.iid.certificates import (
     smallest_n_for_table,
     smallest_n_for_uniform,
 )
+from memberbound.iid.count_record import CountRecord
 from memberbound.iid.profiles import CountProfile
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import (
@@ -62,6 +63,8 @@ class Plan(IidAnswer):
     unit: str | None = None
     roles: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    #: The counts from which ``verify`` recomputes the number.
+    derivation: OmitEmpty[CountRecord | None] = None
 
     @property
     def certificate(self) -> Certificate | None:
@@ -159,7 +162,8 @@ def plan(
             from memberbound.tables.public_rows import read_probabilities
 
             law = read_probabilities(probabilities, encoding)
-        return _plan_for_law(security, record_leak, game, law, uniform)
+        record = CountRecord(uniform=uniform) if law is None else CountRecord.of_law(law)
+        return plan_for_law(security, record_leak, game, law, record)
     fraction("confidence", confidence, open_left=True, open_right=True)
     from memberbound.tables.counting import count_profile, select_columns
     from memberbound.tables.opening import use_table
@@ -167,6 +171,26 @@ def plan(
     with use_table(table, database_table, encoding=encoding) as opened:
         selection = select_columns(opened, columns, roles, unit)
         profile = count_profile(opened, list(selection.columns), unit)
+    found = plan_for_counts(profile, security, record_leak, confidence, game=game, unit=unit)
+    return replace(
+        found,
+        assumptions=(*found.assumptions, *selection.assumption),
+        roles=selection.roles,
+        warnings=selection.notes,
+        derivation=CountRecord.of_table(profile).named(selection.columns),
+    )
+
+
+def plan_for_counts(
+    profile: CountProfile,
+    security: float | None,
+    record_leak: float | None,
+    confidence: float,
+    *,
+    game: IidGame,
+    unit: str | None = None,
+) -> Plan:
+    """Plan from the counts of counts alone; see :func:`plan`."""
     needed = smallest_n_for_table(profile, security, record_leak, confidence)
     covered = (
         f"A record-leak target covers every {_describe_records(unit)}; about others nothing is "
@@ -180,13 +204,12 @@ def plan(
         confidence,
         game,
         ("A25-T14", "X5", "X7", "X15", "X16"),
-        (*independent_records(unit, ", now and later"), covered, *selection.assumption),
+        (*independent_records(unit, ", now and later"), covered),
         rows=profile.rows,
         atoms=profile.atoms,
         reason=None if needed is not None else _why_none(profile, confidence, unit),
         unit=unit,
-        roles=selection.roles,
-        warnings=selection.notes,
+        derivation=CountRecord.of_table(profile),
     )
 
 
@@ -213,22 +236,22 @@ def _why_none(profile: CountProfile, confidence: float, unit: str | None) -> str
     )
 
 
-def _plan_for_law(
+def plan_for_law(
     security: float | None,
     record_leak: float | None,
     game: IidGame,
     law: FloatArray | None,
-    uniform: int | None,
+    record: CountRecord | None,
 ) -> Plan:
-    """Plan for a known law, exactly (A25-T14, X7)."""
+    """Plan for a known law, or the uniform atoms of the record, exactly (A25-T14, X7)."""
     enough: list[int | None] = []
-    if uniform is not None:
-        atoms = whole_number("uniform", uniform)
+    if law is None:
+        assert record is not None
+        atoms = whole_number("uniform", record.uniform)
         rarest, source = 1 / atoms, f"{atoms} equally likely values"
         if security is not None:
             enough.append(smallest_n_for_uniform(security, atoms, game.nu, game.lam))
     else:
-        assert law is not None
         atoms, rarest, source = int(law.size), float(law.min()), f"{law.size} probabilities"
         if security is not None:
             enough.append(smallest_n_for_law(security, law, game.nu, game.lam))
@@ -246,4 +269,5 @@ def _plan_for_law(
         ("The rows are independent draws from exactly the distribution given.",),
         atoms=atoms,
         reason=None if needed else f"More than {MAX_PLAN:,} rows would be needed.",
+        derivation=record,
     )

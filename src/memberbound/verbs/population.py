@@ -38,6 +38,7 @@ from memberbound.quantities import significant
 from memberbound.subset.exponential import ExponentialMechanism, clip_sensitivity, l2_losses
 from memberbound.subset.exponential_setting import ExponentialSetting
 from memberbound.subset.gaussian import GaussianSetting, NoisySum
+from memberbound.subset.population_record import PopulationRecord, digest_of_rows, short_points
 from memberbound.subset.profile import MOST_PAIRED_RECORDS, NeighbourProfile, clipped, largest_entry
 from memberbound.subset.record_bounds import Asked, Solution
 from memberbound.tables.opening import path_of, use_table
@@ -168,6 +169,15 @@ def population(
         who=member_name(unit),
         progress=progress,
     )
+    record = PopulationRecord(
+        rows_sha256=digest_of_rows(question.values),
+        columns=tuple(data.columns),
+        asked=question.asked,
+        amount=question.amount,
+        clip=question.clip,
+        sensitivity=question.sensitivity,
+        unit=unit,
+    )
     setting: GaussianSetting | ExponentialSetting
     if gaussian:
         for name, value in (("candidates", candidates), ("subsets", subsets)):
@@ -177,18 +187,21 @@ def population(
         noisy, moved = _gaussian_setting(question, drawn if query == "mean" else 1)
         setting, solution = noisy.solve(asked, amount)
         profile, release = noisy.noisy.profile, str(query)
+        record = replace(record, reach=noisy.sensitivity, divisor=noisy.divisor)
     else:
         if asked == "sigma":
             raise InputError("sigma applies only to the Gaussian mechanism; give epsilon instead.")
         if query != "mean":
             raise InputError("query applies only to the Gaussian mechanism.")
-        chooser, moved = _mechanism(question, _matrix(candidates, encoding))
+        points = _matrix(candidates, encoding)
+        chooser, moved = _mechanism(question, points)
         draws = None if subsets is None else whole_number("subsets", subsets, at_least=2)
         start = whole_number("seed", seed, at_least=0)
         choice = ExponentialSetting(chooser, question.delta, level, draws, start, progress)
         setting, solution = choice.solve(asked, amount)
         profile = NeighbourProfile.from_vectors(data.values)
         release = f"choice among {chooser.losses.shape[1]} candidates"
+        record = replace(record, subsets=draws, seed=start, candidates=short_points(points))
     answer = _answer(
         question,
         solution,
@@ -199,6 +212,7 @@ def population(
         roles=selection.roles,
         unit=unit,
         clipped_records=moved,
+        derivation=replace(record, diameter=profile.diameter),
     )
     if out is None:
         return answer
@@ -287,6 +301,7 @@ def _answer(
     roles: dict[str, str],
     unit: str | None,
     clipped_records: int | None,
+    derivation: PopulationRecord,
 ) -> PopulationAnswer:
     """Build the answer; the keywords describe the release."""
     game, bounds, compared = question.game, solution.bounds, solution.compared
@@ -338,6 +353,7 @@ def _answer(
         query=query,
         roles=roles,
         unit=unit,
+        derivation=derivation,
         clipped_records=clipped_records,
     )
 

@@ -34,6 +34,7 @@ from memberbound.quantities import (
 )
 from memberbound.subset.exponential_setting import ExponentialSetting
 from memberbound.subset.gaussian import GaussianSetting
+from memberbound.subset.population_record import PopulationRecord
 from memberbound.subset.record_bounds import Asked, Comparison, RecordBounds, average_success
 
 
@@ -102,6 +103,8 @@ class PopulationAnswer(Answer, Limited):
     records_out: str | None = None
     roles: dict[str, str] = field(default_factory=dict)
     unit: str | None = field(default=None, metadata=INTERNAL)
+    #: What ``verify`` needs beside the other keys.
+    derivation: PopulationRecord
     coupling: OmitEmpty[MethodBounds | None] = None
     target_pmp: OmitEmpty[Given | None] = None
     target_success: OmitEmpty[Given | None] = None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 
@@ -180,20 +180,22 @@ def protect_half(
     else:
         if query is not None or learner is not None:
             raise InputError("learner and query apply to a model: name its target.")
-        table, selection = read_population(source, numeric=statistic not in _COUNTED, **read)
+        table, selection = read_population(source, numeric=statistic not in COUNTED, **read)
         count = len(table.frame)
         if count < _FEWEST:
             raise InputError(f"{table.name} must hold at least {_FEWEST} records, got {count}.")
         game = SubsetGame(count, count // 2 if size is None else size, record)
         with connect(scheduler, client) as cluster:
             release = release_statistic(
-                _statistic(table, statistic, game.size, clip),
+                half_statistic(table, statistic, game.size, clip),
                 game,
                 workers=workers,
                 cluster=cluster,
                 progress=progress,
                 **settings,
             )
+        asked = {"statistic": _name(statistic), "columns": list(table.columns), "clip": clip}
+        release = _with_record(release, asked | {"unit": unit})
         result = _describe_statistic(release, selection, statistic)
     result = replace(result, unit=unit)
     if insecure_seed is not None:
@@ -210,7 +212,7 @@ def protect_half(
 # Edges and categories come from the whole population, which is public in this game.
 
 _FEWEST = 4
-_COUNTED = ("histogram", "contingency")
+COUNTED = ("histogram", "contingency")
 #: Largest number of distinct values of a column that is counted by value.
 _CATEGORIES = 50
 #: Number of bins for a numeric column with more distinct values.
@@ -218,11 +220,11 @@ _BINS = 20
 _QUARTILES = (0.25, 0.5, 0.75)
 
 
-def _statistic(
+def half_statistic(
     table: Table, statistic: Any, size: int, clip: float | None
 ) -> SumStatistic | CallableStatistic:
     """Return the statistic to compute from the drawn records, from its name or a function."""
-    if isinstance(statistic, str) and one_of("statistic", statistic, STATISTICS) in _COUNTED:
+    if isinstance(statistic, str) and one_of("statistic", statistic, STATISTICS) in COUNTED:
         if clip is not None:
             raise InputError(f"clip applies to rows of numbers, not to a {statistic}.")
         return _counts(table, statistic)
@@ -271,6 +273,19 @@ def _category_texts(table: Table, name: str) -> list[str]:
 # ── Answers ───────────────────────────────────────────────────────────────────────────────────────
 
 
+def _name(statistic: object) -> str:
+    """Return the name of a statistic, or "statistic" for a function."""
+    return statistic if isinstance(statistic, str) else "statistic"
+
+
+def _with_record(release: Release, asked: Mapping[str, object]) -> Release:
+    """Add to the record what the owner of the table needs to compute the statistic again."""
+    details = release.calibration.details
+    record = {**cast("dict[str, object]", details["derivation"]), **asked}
+    noise = replace(release.calibration, details=details | {"derivation": record})
+    return replace(release, calibration=noise)
+
+
 def _describe_statistic(
     release: Release, selection: Selection, statistic: object
 ) -> HalfProtection:
@@ -280,7 +295,7 @@ def _describe_statistic(
     return HalfProtection(
         calibration=release.calibration,
         released=release,
-        what=statistic if isinstance(statistic, str) else "statistic",
+        what=_name(statistic),
         warnings=tuple(notes),
         values=tuple(release.values.tolist()),
         names=release.names,

@@ -40,7 +40,7 @@ from memberbound.quantities import (
 )
 from memberbound.release.budget import Budget, CurveReadings
 from memberbound.release.calibration import Calibration, Release
-from memberbound.release.derivation import GroupBound
+from memberbound.release.derivation import Derivation, GroupBound
 from memberbound.release.model_quality import ReleaseScore
 from memberbound.release.precision import NumberInterval
 from memberbound.tables.opening import path_of
@@ -214,6 +214,9 @@ class AllRows(CertifiedAnswer):
         @property
         def spent(self) -> Budget: ...  # noqa: D102
 
+        @property
+        def members(self) -> int: ...  # noqa: D102
+
     def summary_notes(self) -> list[str]:
         """Return the notes, which are for the owner."""
         return [f"note (owner only): {warning}." for warning in self.warnings]
@@ -243,6 +246,11 @@ class AllRows(CertifiedAnswer):
     def groups(self) -> tuple[GroupBound, ...]:
         """Bounds for several records together, such as a household."""
         return self.spent.groups()
+
+    @computed
+    def derivation(self) -> Derivation:
+        """The record from which ``verify`` recomputes the bounds."""
+        return self.spent.derivation(self.members, self.certificate.theorems)
 
     @computed
     def budget(self) -> dict[str, Given]:
@@ -300,6 +308,11 @@ class Protection(AllRows, _Released):
     def protected(self) -> Literal["record", "person"]:
         """The unit of protection: "person" if a column identifies persons."""
         return member_name(self.spent.unit)
+
+    @property
+    def members(self) -> int:
+        """Number of records."""
+        return self.rows_trained
 
     @computed
     def rows_trained(self) -> int:

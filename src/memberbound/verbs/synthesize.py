@@ -161,6 +161,11 @@ class Synthesis(AllRows):
         """The privacy budget of the table."""
         return self.model.budget
 
+    @property
+    def members(self) -> int:
+        """Number of records."""
+        return self.records
+
     def marginal(self, columns: str | Sequence[str]) -> pd.DataFrame:
         """Return the noisy counts of columns that were measured together, with intervals.
 

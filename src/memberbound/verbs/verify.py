@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -14,12 +15,12 @@ from memberbound.curve.families import GaussianCurve, SlackCurve
 from memberbound.declarations import InputFiles, Option
 from memberbound.errors import InputError
 from memberbound.files import file_digest, read_document
-from memberbound.games import NeighbourGame
+from memberbound.games import Game, IidGame, NeighbourGame, SubsetGame
 from memberbound.numerics.rounding import root_up, sums_up
 from memberbound.quantities import percent
 from memberbound.release.ledger_file import ledger_content
 from memberbound.release.record import CertificateRecord
-from memberbound.release.saving import read_certificate
+from memberbound.release.saving import certificate_path, read_certificate
 from memberbound.release.verification import (
     Check,
     check_content,
@@ -28,6 +29,8 @@ from memberbound.release.verification import (
     recompute_certificate,
 )
 from memberbound.tables.records import read_secret_columns
+from memberbound.verbs.answer_checks import check_answer, is_answer, unchecked
+from memberbound.verbs.certificate_checks import OTHER_FORMATS, check_certificate
 
 #: Facts that the files cannot show to any verifier.
 _UNCHECKED = (
@@ -68,7 +71,7 @@ class Verification(Answer):
     statement: str | None
     theorems: tuple[str, ...]
     assumptions: tuple[str, ...] = _UNCHECKED
-    game: NeighbourGame = field(default_factory=NeighbourGame)
+    game: Game = field(default_factory=NeighbourGame)
 
     @computed
     def sentence(self) -> str:
@@ -82,6 +85,8 @@ class Verification(Answer):
             )
         if self.statement is not None:
             return f"The certificate holds for this file. {self.statement}"
+        if not self.files:
+            return "What is certified in this file follows from the records in it."
         together = ""
         if self.eta is not None:
             together = (
@@ -154,38 +159,163 @@ def verify(
     if certificate is not None and len(paths) > 1:
         raise InputError("certificate must be that of a single release, got several releases.")
     book = None if ledger is None else ledger_content(_path("ledger", ledger))
-    checks: list[Check] = []
-    files: list[CheckedFile] = []
-    stated: list[CertificateRecord] = []
-    for path in paths:
-        digest = file_digest(path)
-        found = _certificate(path, certificate)
-        done = list(recompute_certificate(found, digest))
-        holds, mu, eta = False, None, None
-        if keeps_schema(found):
-            if all(check.holds for check in done if check.name == "file"):
-                done += _more_checks(path, found, book, table)
-            holds = all(check.holds for check in done)
-            stated.append(found)
-            mu, eta = (found["mu"], found["certificate"]["upper"]) if holds else (None, None)
-        files.append(CheckedFile(str(path), digest, holds, mu, eta))
-        if len(paths) > 1:
-            done = [Check(f"{path.name}: {c.name}", c.holds, c.detail) for c in done]
-        checks += done
-    holds, one = all(each.holds for each in files), len(paths) == 1
-    mu, eta = (files[0].mu, files[0].eta) if one else _together(stated) if holds else (None, None)
-    theorems = {name for found in stated if holds for name in found["certificate"]["theorems"]}
+    given = None if certificate is None else _path("certificate", certificate)
+    examined = [_examine(path, given, book, table) for path in paths]
+    holds, one = all(each.holds for each in examined), len(paths) == 1
+    first = examined[0]
+    mu, eta = (first.mu, first.eta) if one else _together(examined) if holds else (None, None)
+    theorems = {name for each in examined if holds for name in each.stated_theorems}
     beyond = {"X34"} if one and book is None else {"X27", "X34"}
     return Verification(
         holds=holds,
-        file_sha256=files[0].file_sha256 if one else None,
+        file_sha256=first.digest if one else None,
         mu=mu,
         eta=eta,
-        checks=tuple(checks),
-        files=() if one else tuple(files),
-        statement=stated[0]["statement"] if one and holds else None,
+        checks=first.checks if one else tuple(chain.from_iterable(e.named for e in examined)),
+        files=() if one else tuple(each.summary for each in examined),
+        statement=first.statement if one and holds else None,
         theorems=tuple(sorted(theorems | beyond)),
+        assumptions=tuple(dict.fromkeys(chain.from_iterable(e.unchecked for e in examined))),
+        game=first.game if len({each.game.name for each in examined}) == 1 else NeighbourGame(),
     )
+
+
+# ── One release ───────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Examined:
+    """A release and its checks; ``stated_mu``, ``stated_eta`` and ``slack`` are those printed."""
+
+    path: Path
+    digest: str
+    checks: tuple[Check, ...]
+    stated_mu: float | None = None
+    stated_eta: float | None = None
+    slack: float | None = None
+    statement: str | None = None
+    stated_theorems: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = _UNCHECKED
+    game: Game = field(default_factory=NeighbourGame)
+
+    @property
+    def holds(self) -> bool:
+        return all(check.holds for check in self.checks)
+
+    @property
+    def mu(self) -> float | None:
+        return self.stated_mu if self.holds else None
+
+    @property
+    def eta(self) -> float | None:
+        return self.stated_eta if self.holds else None
+
+    @property
+    def named(self) -> tuple[Check, ...]:
+        """The checks, with the file in their names."""
+        return tuple(replace(c, name=f"{self.path.name}: {c.name}") for c in self.checks)
+
+    @property
+    def summary(self) -> CheckedFile:
+        """The file among several."""
+        return CheckedFile(str(self.path), self.digest, self.holds, self.mu, self.eta)
+
+
+def _examine(
+    path: Path, given: Path | None, book: Mapping[str, Any] | None, table: object
+) -> _Examined:
+    """Check one release: an answer or a report, or a file with its certificate."""
+    digest = file_digest(path)
+    answer = _answer(path if given is None else given)
+    if answer is not None:
+        # With a certificate, the file is the table that it is about.
+        return _examine_answer(path, digest, answer, table if given is None else path)
+    found = _certificate(path, given)
+    if found["derivation"].get("format") in OTHER_FORMATS:
+        return _examine_other(path, digest, found, book, table)
+    done = list(recompute_certificate(found, digest))
+    if not keeps_schema(found):
+        return _Examined(path=path, digest=digest, checks=tuple(done))
+    if all(check.holds for check in done if check.name == "file"):
+        done += _more_checks(path, found, book, table)
+    return _Examined(
+        path=path,
+        digest=digest,
+        checks=tuple(done),
+        stated_mu=found["mu"],
+        stated_eta=found["certificate"]["upper"],
+        slack=found["derivation"]["slack"],
+        statement=found["statement"],
+        stated_theorems=tuple(found["certificate"]["theorems"]),
+    )
+
+
+def _answer(path: Path) -> Mapping[str, Any] | None:
+    """Return the answer or report in a file without certificate, if it is one."""
+    beside = certificate_path(path).exists()
+    if path.suffix.lower() != ".json" or beside or path.stat().st_size > _LARGEST:
+        return None
+    content = read_document(path, "release", "JSON")
+    return content if is_answer(content) else None  # type: ignore[return-value]
+
+
+def _examine_answer(path: Path, digest: str, answer: Mapping[str, Any], table: object) -> _Examined:
+    done = tuple(check_answer(answer, table))
+    sentence, bound = answer.get("sentence"), answer.get("certificate")
+    upper = bound.get("upper") if isinstance(bound, Mapping) else answer.get("eta_upper")
+    theorems = answer.get("theorems")
+    return _Examined(
+        path=path,
+        digest=digest,
+        checks=done,
+        stated_mu=_number(answer.get("mu")),
+        stated_eta=_number(upper),
+        statement=sentence if isinstance(sentence, str) else None,
+        stated_theorems=_texts(theorems),
+        unchecked=unchecked(answer),
+        game=_game(answer.get("game")),
+    )
+
+
+def _examine_other(
+    path: Path,
+    digest: str,
+    found: Mapping[str, Any],
+    book: Mapping[str, Any] | None,
+    table: object,
+) -> _Examined:
+    """Check a coarser table or a release of a secret half: no ledger has them."""
+    if book is not None:
+        raise InputError("ledger applies only to releases of all rows, got another release.")
+    bound = found.get("certificate")
+    stated = bound if isinstance(bound, Mapping) else {}
+    eta = stated.get("upper") if stated.get("quantity") == "eta" else None
+    statement = found.get("statement")
+    return _Examined(
+        path=path,
+        digest=digest,
+        checks=tuple(check_certificate(path, found, digest, table)),
+        stated_eta=_number(eta),
+        statement=statement if isinstance(statement, str) else None,
+        stated_theorems=_texts(stated.get("theorems")),
+        unchecked=OTHER_FORMATS[found["derivation"]["format"]],
+        game=_game(stated.get("game")),
+    )
+
+
+def _number(value: object) -> float | None:
+    return float(value) if type(value) in (int, float) else None  # type: ignore[arg-type]
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    listed = value if isinstance(value, list) else []
+    return tuple(text for text in listed if isinstance(text, str))
+
+
+def _game(name: object) -> Game:
+    """Return a game of this name, for the keys of the answer."""
+    games: tuple[Game, ...] = (IidGame(), SubsetGame(2, 1), NeighbourGame())
+    return next((game for game in games if game.name == name), NeighbourGame())
 
 
 def _paths(release: object) -> list[Path]:
@@ -204,9 +334,8 @@ def _path(name: str, path: object) -> Path:
     return Path(path)
 
 
-def _certificate(path: Path, certificate: object) -> Mapping[str, object]:
+def _certificate(path: Path, given: Path | None) -> dict[str, Any]:
     """Return a certificate that can be checked, or refuse it."""
-    given = None if certificate is None else _path("certificate", certificate)
     found = read_certificate(path, given)
     record = found.get("derivation")
     if not isinstance(record, dict):
@@ -235,11 +364,11 @@ def _more_checks(
         yield Check("number of records", records == wanted, detail)
 
 
-def _together(stated: Sequence[CertificateRecord]) -> tuple[float | None, float | None]:
-    """Return μ and η of several releases together; None if one has no μ."""
-    listed = [found["mu"] for found in stated if found["mu"] is not None]
-    if len(listed) < len(stated):
+def _together(examined: Sequence[_Examined]) -> tuple[float | None, float | None]:
+    """Return μ and η of several releases of all rows together; None if one has no μ."""
+    pairs = [(e.mu, e.slack) for e in examined if e.mu is not None and e.slack is not None]
+    if len(pairs) < len(examined):
         return None, None
-    mu = root_up(sum((Fraction(each) ** 2 for each in listed), Fraction(0)))
-    slack = sums_up(found["derivation"]["slack"] for found in stated)
+    mu = root_up(sum((Fraction(each) ** 2 for each, _ in pairs), Fraction(0)))
+    slack = sums_up(each for _, each in pairs)
     return mu, SlackCurve(GaussianCurve(mu), min(1.0, slack)).eta

@@ -401,7 +401,7 @@ def certify_scale(
     """
 
     def largest(table: FloatArray) -> float:
-        return float(_mean_bounds(table, confidence).max())
+        return float(mean_bounds(table, confidence).max())
 
     at_floor = values(floor)
     bound = largest(at_floor)
@@ -437,7 +437,7 @@ def certify_in_order(
     """
 
     def passes(scale: float) -> bool:
-        return bool(_mean_bounds(values(scale), confidence).max() <= target)
+        return bool(mean_bounds(values(scale), confidence).max() <= target)
 
     last = fixed_order(passes, scales)
     if last is None:
@@ -445,7 +445,7 @@ def certify_in_order(
     return CertifiedScale(last, target, _plug_in(values(last)))
 
 
-def _mean_bounds(table: FloatArray, confidence: float) -> FloatArray:
+def mean_bounds(table: FloatArray, confidence: float) -> FloatArray:
     """Bound the means of all columns (or of a vector) from above, simultaneously."""
     return mean_upper(table if table.ndim == 2 else table[:, None], confidence=confidence)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from memberbound.answers import plain
 from memberbound.declarations import Progress
 from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.games import SubsetGame
@@ -23,6 +24,7 @@ from memberbound.numerics.roots import least_scale
 from memberbound.numerics.rounding import FloatArray, down, up
 from memberbound.quantities import Certificate
 from memberbound.release.calibration import Calibration, Release
+from memberbound.release.half.calibration_record import CalibrationRecord
 from memberbound.release.half.fitting import (
     COINS_PUBLIC,
     COINS_SECRET,
@@ -231,11 +233,16 @@ class _Work:
             progress=self.progress,
         )
 
+    def record(self, lengths: FloatArray, law: NoiseLaw, floor: float = 0.0) -> CalibrationRecord:
+        """Return the draws that certify a noise law."""
+        return CalibrationRecord.of_lengths(lengths, law, self.confidence, floor)
+
     def calibration(
         self,
         least: CertifiedScale,
         unit: NoiseLaw,
         fits: Fits,
+        record: CalibrationRecord,
         details: dict[str, object],
         *,
         method: str,
@@ -273,6 +280,7 @@ class _Work:
             "eta_plug_in_estimate": gain(least.plug_in, 0.0),
             "fits_failed": fits.failed,
             "own_coins": fits.own_coins,
+            "derivation": plain(record),
         }
         if not noisy:
             exposed = least.plug_in > 0 and game.record == "average"
@@ -302,15 +310,17 @@ class _Work:
         details: dict[str, object] = {"pairs": draws}
         theorem = "X1"
         if scale is None:
-            least, fits = self._by_pairs(draws, target)
+            least, fits, record = self._by_pairs(draws, target)
         else:
-            least, fits = self._by_mixtures(draws, target, partners, scale)
+            least, fits, record = self._by_mixtures(draws, target, partners, scale)
             theorem, details["partners"] = "X20", partners
         return self.calibration(
-            least, self.unit, fits, details, method="neighbour", theorems=(theorem,)
+            least, self.unit, fits, record, details, method="neighbour", theorems=(theorem,)
         )
 
-    def _by_pairs(self, draws: int, target: float) -> tuple[CertifiedScale, Fits]:
+    def _by_pairs(
+        self, draws: int, target: float
+    ) -> tuple[CertifiedScale, Fits, CalibrationRecord]:
         """Certify by X1 and X4: one neighbour per record."""
         stream = self.fresh.spawn(_CERTIFY)
         indices = None
@@ -326,7 +336,7 @@ class _Work:
             target=target,
             confidence=self.confidence,
         )
-        return least, fits
+        return least, fits, self.record(lengths, replace(self.unit, scale=least.scale))
 
     # ── Several partners: a fit against the mixture of its neighbours (X20) ───────────────────────
     #
@@ -372,17 +382,19 @@ class _Work:
 
     def _by_mixtures(
         self, draws: int, target: float, partners: int, scale: float
-    ) -> tuple[CertifiedScale, Fits]:
+    ) -> tuple[CertifiedScale, Fits, CalibrationRecord]:
         """Certify by X20 and X4: every fit of a group against the mixture of the others."""
         stream = self.fresh.spawn(_CERTIFY)
         fits = self.fits(neighbour_groups(stream, draws, partners + 1))
+        distances = MixtureDistances.of(fits.rows, stream.spawn(_NOISE).seed).average
         last = certify_in_order(
-            MixtureDistances.of(fits.rows, stream.spawn(_NOISE).seed).average,
+            distances,
             scales_around(scale),
             target=target,
             confidence=self.confidence,
         )
-        return last, replace(fits, count=fits.count + _PILOT_GROUPS * (partners + 1))
+        record = CalibrationRecord.of_distances(distances(last.scale))
+        return last, replace(fits, count=fits.count + _PILOT_GROUPS * (partners + 1)), record
 
     # ── The centre form: the distance of the statistic from a fixed point ─────────────────────────
     #
@@ -421,7 +433,10 @@ class _Work:
             confidence=self.confidence,
             floor=floor,
         )
-        return self.calibration(least, unit, fits, details, method=method, theorems=theorems)
+        record = self.record(lengths, replace(unit, scale=least.scale), floor)
+        return self.calibration(
+            least, unit, fits, record, details, method=method, theorems=theorems
+        )
 
 
 def _deviations(outputs: FloatArray) -> FloatArray:

@@ -31,6 +31,7 @@ from memberbound.release.half.fitting import (
 )
 from memberbound.release.noise import GaussianNoise, floating_point_slack
 from memberbound.subset.gaussian import NoisySum, noise_on_query
+from memberbound.subset.population_record import digest_of_rows
 from memberbound.subset.profile import checked_table, clipped
 from memberbound.subset.record_bounds import eta_from_success
 from memberbound.tables.cells import Intervals
@@ -42,6 +43,8 @@ from memberbound.threads import no_warnings
 # neighbour profile gives X1's mean for every record, and the certificate always holds.
 
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
+#: Format of the record of a sum: only somebody who has the records can recompute its noise.
+SUM_FORMAT = "memberbound-sum/1"
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +150,10 @@ def calibrate_sum(
             coins="The statistic is a function of the training set alone.",
         ),
     )
-    details: dict[str, object] = {"scale": law.scale}
+    details: dict[str, object] = {
+        "scale": law.scale,
+        "derivation": {"format": SUM_FORMAT, "rows_sha256": digest_of_rows(statistic.vectors)},
+    }
     details |= {"note": note} if note else {}
     return Calibration(law, certificate, goal, "crowd" if crowd else "sum", 0, details)
 

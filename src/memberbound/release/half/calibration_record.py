@@ -1,0 +1,117 @@
+"""The record of a calibration of the papers' game, and what anybody can recompute from it.
+
+A calibration by refitting rests on independent draws of subsets: the record holds, for the record
+with the largest bound, how far the statistic moved in every draw.  The draws are fresh, so they say
+nothing about the secret half.  A calibration of a sum rests on all distances between records: only
+somebody who has the table can recompute it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from memberbound.answers import Given, OmitEmpty
+from memberbound.errors import InputError
+from memberbound.games import SubsetGame
+from memberbound.numerics.means import betting_upper, log_error_shared
+from memberbound.numerics.rounding import FloatArray, down, up
+from memberbound.release.half.fitting import (
+    distance_target,
+    eta_from_distance,
+    mean_bounds,
+    without_slack,
+)
+from memberbound.release.noise import (
+    GaussianNoise,
+    NoiseLaw,
+    NormExponentialNoise,
+    floating_point_slack,
+    izzo_constant,
+)
+
+CALIBRATION_FORMAT = "memberbound-calibration/1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationRecord:
+    """Draws of a calibration by refitting.
+
+    ``lengths`` are the changes of the statistic in the norm of the noise, or ``distances`` total
+    variations at the certified scale, where mixtures were compared; ``statements`` records were
+    bounded at once, at a shared error; ``floor`` is the least scale that would have been returned.
+    """
+
+    format: str = CALIBRATION_FORMAT
+    statements: int
+    floor: Given
+    lengths: OmitEmpty[tuple[Given, ...]] = ()
+    distances: OmitEmpty[tuple[Given, ...]] = ()
+
+    @classmethod
+    def of_lengths(
+        cls, lengths: FloatArray, law: NoiseLaw, confidence: float, floor: float = 0.0
+    ) -> CalibrationRecord:
+        """Return the record of lengths: one row per draw, and one column per record or none."""
+        table = lengths if lengths.ndim == 2 else lengths[:, None]
+        worst = int(np.argmax(mean_bounds(law.distance(table), confidence)))
+        draws = tuple(table[:, worst].tolist())
+        return cls(statements=table.shape[1], floor=floor, lengths=draws)
+
+    @classmethod
+    def of_distances(cls, distances: FloatArray) -> CalibrationRecord:
+        """Return the record of distances between mixtures, one per draw."""
+        return cls(statements=1, floor=0.0, distances=tuple(distances.ravel().tolist()))
+
+
+def recomputed_gain(certificate: Mapping[str, Any]) -> tuple[float, str]:
+    """Return the least η that a certificate with draws may print, and what was compared.
+
+    Theorem: proofs/retraining.md, claims 3 and 4; X19 for the centre form.
+    Edge cases: InputError where the draws do not certify the noise scale.
+    """
+    stored, noise = certificate["derivation"], certificate["noise"]
+    game = SubsetGame(certificate["population"], certificate["size"], certificate["record"])
+    eta, method, scale = certificate["eta"], certificate["method"], certificate["scale"]
+    confidence, dimension = certificate["certificate"]["confidence"], noise["dimension"]
+    unit = _unit(method, dimension)
+    slack = floating_point_slack(unit)
+    paired = method == "neighbour"
+    target = distance_target(game, eta, slack) if paired else down(without_slack(eta, slack), 32)
+    floors = (0.0, izzo_constant(eta)) if method == "izzo" else (0.0,)
+    floor = stored["floor"]
+    if (
+        floor not in floors
+        or scale < floor
+        or noise["scale" if scale else "dimension"] != (scale or dimension)
+    ):
+        raise InputError("the noise scale is not the one that was certified.")
+    if stored.get("lengths"):
+        law = type(unit)(**{**vars(unit), "scale": scale})
+        distances = law.distance(np.array(stored["lengths"], dtype=np.float64))
+    else:
+        distances = np.array(stored["distances"], dtype=np.float64)
+    level = log_error_shared(confidence, stored["statements"])
+    if stored["statements"] != (game.population if paired and game.record == "every" else 1):
+        raise InputError("the number of records bounded at once is another.")
+    bound = float(betting_upper(distances[:, None], level)[0])
+    if bound > target * (1 + 1e-9):
+        raise InputError(f"the draws certify a mean of {bound:.6g}, above {target:.6g}.")
+    # A scale that the draws chose certifies the target alone (claim 3).
+    mean = bound if scale == floor else max(bound, target)
+    added = slack if scale else 0.0
+    if paired:
+        gain = eta_from_distance(game, mean, added)
+    else:
+        gain = min(up(mean + added, 8), eta_from_distance(game, 1.0))
+    return min(gain, eta), f"{distances.size} draws certify a mean of {bound:.6g} ≤ {target:.6g}"
+
+
+def _unit(method: str, dimension: int) -> GaussianNoise | NormExponentialNoise:
+    """Return the noise of scale 1 that a method calibrates."""
+    if method == "izzo":
+        return NormExponentialNoise(np.ones(dimension), 1.0)
+    return GaussianNoise(1.0, dimension)

@@ -1,0 +1,212 @@
+"""Checks of certificates beside files of the i.i.d. and the subset game (X34)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from memberbound.answers import plain, sides_of_class
+from memberbound.errors import InputError
+from memberbound.games import SubsetGame
+from memberbound.iid.certificates import LeakBounds
+from memberbound.iid.count_record import COUNTS_FORMAT, CountRecord
+from memberbound.release.calibration import half_statement
+from memberbound.release.coarse_table import certify_released, coarse_statement
+from memberbound.release.half.calibration_record import CALIBRATION_FORMAT, recomputed_gain
+from memberbound.release.half.statistics import SUM_FORMAT, SumStatistic, calibrate_sum
+from memberbound.release.verification import Check, file_check, require, run_check, seal_check
+from memberbound.subset.population_record import digest_of_rows
+from memberbound.tables.counting import count_profile
+from memberbound.tables.opening import use_table
+from memberbound.tables.public_rows import read_population
+from memberbound.verbs.answer_checks import same_counts, stated_bounds
+from memberbound.verbs.answer_comparison import MACHINES, differences
+from memberbound.verbs.protect_half import COUNTED, half_statistic
+
+#: Facts that a certificate cannot show, by the format of its record.
+_DRAWN = (
+    "The released half was drawn uniformly, apart from the subsets of the calibration, and the "
+    "noise as recorded, from secret random words."
+)
+OTHER_FORMATS: dict[str, tuple[str, ...]] = {
+    COUNTS_FORMAT: (
+        "The rows are independent draws from one distribution, and the recipe was chosen without "
+        "the released ones.",
+    ),
+    CALIBRATION_FORMAT: (
+        _DRAWN,
+        "The recorded draws are those of the learner; somebody who has the table can repeat the "
+        "calibration.",
+    ),
+    SUM_FORMAT: (
+        _DRAWN,
+        "The noise follows from all distances between records: only somebody who has the table can "
+        "recompute it, with verify --table.",
+    ),
+}
+
+
+def check_certificate(
+    path: Path, certificate: Mapping[str, Any], digest: str, table: object = None
+) -> Iterator[Check]:
+    """Yield the checks of a coarser table, or of a release of a secret half.
+
+    Theorem: X34 (proofs/verification.md, section 10).
+    """
+    yield file_check(certificate, digest)
+    yield seal_check(certificate)
+    if certificate["derivation"]["format"] == COUNTS_FORMAT:
+        yield from _check_coarse_table(path, certificate)
+    else:
+        yield from _check_calibration(certificate, table)
+
+
+# ── Coarser tables ────────────────────────────────────────────────────────────────────────────────
+
+
+def _check_coarse_table(path: Path, certificate: Mapping[str, Any]) -> Iterator[Check]:
+    bounds, promise = certificate.get("bounds"), certificate.get("certificate")
+
+    def numbers() -> str:
+        assert isinstance(bounds, dict)
+        assert isinstance(promise, dict)
+        profile = CountRecord.of_dict(certificate["derivation"]).profile
+        require(profile is not None, "the record must hold counts")
+        assert profile is not None
+        wanted = plain(certify_released(profile, bounds["confidence"]))
+        problem = next(differences(bounds, wanted, sides_of_class(LeakBounds)), None)
+        require(problem is None, str(problem))
+        said = {
+            "quantity": "delta",
+            "upper": bounds["delta_upper"],
+            "confidence": bounds["confidence"],
+            "game": "iid",
+            "protects": "average record",
+        }
+        wrong = [key for key, value in said.items() if promise[key] != value]
+        require(not wrong, f"the certificate states another {', '.join(wrong)}")
+        require("X18" in promise["theorems"] and bool(promise["assumptions"]), "X18 is missing")
+        return f"{len(wanted)} bounds are those that follow from the counts"
+
+    def sentence() -> str:
+        assert isinstance(bounds, dict)
+        require(certificate["validity"] in ("split", "reference"), "validity is not known")
+        wanted = coarse_statement(
+            stated_bounds(bounds), certificate["validity"], certificate["unit"]
+        )
+        require(certificate["statement"] == wanted, f"the statement must read: {wanted}")
+        return "the sentence is the one of its numbers"
+
+    def counts() -> str:
+        assert isinstance(bounds, dict)
+        recorded = CountRecord.of_dict(certificate["derivation"]).profile
+        assert recorded is not None
+        with use_table(path) as opened:
+            profile = count_profile(opened, list(opened.columns))
+        if same_counts(profile, recorded):
+            return f"the file has the {recorded.atoms} recorded cells"
+        # Text merges some values, such as an empty text and a missing one.
+        fresh = certify_released(profile, bounds["confidence"])
+        proved = profile.rows == bounds["rows"] and fresh.delta_upper <= bounds["delta_upper"]
+        proved &= fresh.record_leak.max <= bounds["record_leak"]["max"]
+        require(proved, "the file has other counts than the record")
+        return f"the file has {profile.atoms} cells, which certify as much"
+
+    yield run_check("numbers", numbers)
+    yield run_check("sentence", sentence)
+    yield run_check("counts of the file", counts)
+
+
+# ── Releases of a secret half ─────────────────────────────────────────────────────────────────────
+
+
+def _check_calibration(certificate: Mapping[str, Any], table: object) -> Iterator[Check]:
+    def consistency() -> str:
+        bound, noise = certificate["certificate"], certificate["noise"]
+        game = SubsetGame(certificate["population"], certificate["size"], certificate["record"])
+        scale = certificate["scale"]
+        for holds, problem in (
+            (bound["quantity"] == "eta" and bound["game"] == "subset", "another game or quantity"),
+            (bound["protects"] == game.protects, "the certificate protects another record"),
+            (0 <= bound["upper"] <= certificate["eta"], "η is above what was asked for"),
+            (certificate["eta"] < game.largest_gain, "η says nothing where so many are drawn"),
+            (bool(bound["assumptions"]), "the assumptions are missing"),
+            (scale == noise.get("scale", 0.0), "two noise scales are printed"),
+            (certificate["noise_scale"] == noise["rms"], "two sizes of the noise are printed"),
+            ((scale > 0) == (noise["law"] != "none"), "the noise has no law"),
+        ):
+            require(holds, problem)
+        if noise["law"] == "gaussian":
+            size = scale * noise["dimension"] ** 0.5
+            near = abs(noise["rms"] - size) <= MACHINES * size
+            require(near, "the size of the noise is not scale·√dimension")
+        return "game, η and noise agree wherever they stand"
+
+    def draws() -> str:
+        least, detail = recomputed_gain(certificate)
+        stated = certificate["certificate"]["upper"]
+        require(stated >= least * (1 - MACHINES), f"η is printed as {stated}, below {least}")
+        return detail
+
+    def sentence() -> str:
+        game = SubsetGame(certificate["population"], certificate["size"], certificate["record"])
+        bound = certificate["certificate"]
+        wanted = half_statement(game, bound["upper"], bound["confidence"])
+        require(certificate["statement"] == wanted, f"the statement must read: {wanted}")
+        return "the sentence is the one of its numbers"
+
+    yield run_check("consistency", consistency)
+    yield run_check("sentence", sentence)
+    summed = certificate["derivation"]["format"] == SUM_FORMAT
+    if not summed:
+        yield run_check("draws", draws)
+    if table is None:
+        return
+
+    def records() -> str:
+        rows, wanted = _rows(certificate, table), certificate["population"]
+        require(rows == wanted, f"the table has {rows} records, the certificate {wanted}")
+        return f"the table has {rows}"
+
+    yield run_check("number of records", records)
+    if summed:
+        yield run_check("noise", lambda: _noise_of_sum(certificate, table))
+
+
+def _asked(certificate: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the recorded statistic, its columns, its clip and the unit."""
+    stored = certificate["derivation"]
+    return {name: stored.get(name) for name in ("statistic", "columns", "clip", "unit")}
+
+
+def _rows(certificate: Mapping[str, Any], table: object) -> int:
+    asked = _asked(certificate)
+    read = read_population(table, asked["columns"], numeric=False, unit=asked["unit"])[0]
+    return len(read.frame)
+
+
+def _noise_of_sum(certificate: Mapping[str, Any], table: object) -> str:
+    """Calibrate a sum again, for somebody who has the table."""
+    asked, game = (
+        _asked(certificate),
+        SubsetGame(certificate["population"], certificate["size"], certificate["record"]),
+    )
+    name = asked["statistic"]
+    read = read_population(
+        table, asked["columns"], numeric=name not in COUNTED, unit=asked["unit"]
+    )[0]
+    statistic = half_statistic(read, name, game.size, asked["clip"])
+    if not isinstance(statistic, SumStatistic):
+        raise InputError(f"statistic must be a sum over records, got {name!r}.")
+    same = digest_of_rows(statistic.vectors) == certificate["derivation"]["rows_sha256"]
+    require(same, "the table's records have another SHA-256")
+    crowd = certificate["method"] == "crowd"
+    fresh = calibrate_sum(statistic, game, eta=certificate["eta"], crowd=crowd)
+    for stated, least, what in (
+        (certificate["certificate"]["upper"], fresh.certificate.value, "η"),
+        (certificate["noise"].get("scale", 0.0), fresh.noise.scale, "the noise scale"),
+    ):
+        enough = stated >= least * (1 - MACHINES)
+        require(enough, f"{what} is printed as {stated}, below {least}")
+    return f"calibrated again: scale {fresh.noise.scale:.6g}"
