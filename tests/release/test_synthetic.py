@@ -16,7 +16,7 @@ from memberbound.errors import InputError
 from memberbound.release.all_rows import label_model, marginals, measurements, tree
 from memberbound.release.all_rows.bounds import Categories, Range
 from memberbound.release.all_rows.cells import (
-    FORMATS,
+    WRITINGS,
     cast_to_declared,
     detect_format,
     format_cells,
@@ -187,7 +187,7 @@ def test_shares_of_the_budget_add_up(columns, target):
     ],
 )
 def test_how_a_value_is_written(values, expected):
-    assert {FORMATS[cell] for cell in format_cells(Values.of(values))} == {expected}
+    assert {WRITINGS[cell] for cell in format_cells(Values.of(values))} == {expected}
 
 
 def test_few_odd_values_do_not_decide_how_a_column_is_written():
@@ -201,7 +201,7 @@ def test_few_odd_values_do_not_decide_how_a_column_is_written():
     "bound",
     [Range(0, 90), Range(-5, 1e6), Range(0.5, 0.75), Range(18000, 18100)],
 )
-@pytest.mark.parametrize("writing", FORMATS)
+@pytest.mark.parametrize("writing", WRITINGS)
 def test_draws_are_in_their_cell(bound, writing):
     cells = public_column("x", bound, writing)
     assert (np.diff(cells.edges) > 0).all()
@@ -215,7 +215,7 @@ def test_draws_are_in_their_cell(bound, writing):
     assert (cells.cell_of(Values.of([None, "word"])) == cells.ordered).all()
 
 
-@pytest.mark.parametrize("writing", FORMATS)
+@pytest.mark.parametrize("writing", WRITINGS)
 def test_a_range_may_be_as_wide_as_numbers_go(writing):
     cells = public_column("x", Range(-1e308, 0.5e308), writing)
     assert cells.cell_of(Values.of([1e308, -1e308, 0.0])).max() < cells.ordered
