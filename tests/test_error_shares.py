@@ -147,7 +147,7 @@ def subsets_promises(uses):
 
 def scale_promises(uses):
     """Scales are tested against one sample, in an order that makes them one event."""
-    found = [spent(group) for group in by_call(uses, "_mean_bounds").values()]
+    found = [spent(group) for group in by_call(uses, "mean_bounds").values()]
     assert found
     yield "noise scale", max(found)
 
