@@ -25,6 +25,7 @@ from memberbound.tables import opening
 from memberbound.tables import table as tables
 from memberbound.tables.engine import Engine
 from memberbound.verbs.export import EXPORT_FORMATS
+from memberbound.verbs.study import findings as findings_module
 from memberbound.verbs.study import running
 from memberbound.verbs.study import steps as steps_module
 from memberbound.verbs.study.question import StudyData, check_question, read_configuration
@@ -639,8 +640,8 @@ def test_training_uses_all_rows_of_persons_and_audits_first_rows_of_others(
         seen.append(records)
         return Released()
 
-    monkeypatch.setattr(steps_module, "fit_private", fit_private)
-    train = steps_module._private_training(steps_module.Context(question, data), "logistic")
+    monkeypatch.setattr(findings_module, "fit_private", fit_private)
+    train = findings_module._private_training(steps_module.Context(question, data), "logistic")
     predicted = train(np.array([7, 3]), 0)(np.array([5, 2]))
     assert predicted.values.tolist() == [1, -1]
     assert predicted.ranking.tolist() == [[0.1, 0.9], [0.2, 0.3]]  # of the examples' classes

@@ -16,6 +16,7 @@ LABELS = {
     "clip": "Longest norm of a record",
     "columns": "Columns",
     "confidence": "Confidence",
+    "consistent": "Counts that are not negative and add up",
     "delta": "δ (delta)",
     "epsilon": "ε (epsilon)",
     "eta": "Right guesses above one half, at most (η)",
