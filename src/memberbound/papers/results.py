@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
+from difflib import get_close_matches
 from fractions import Fraction
 from functools import cache
 from importlib import import_module, resources
@@ -207,8 +208,13 @@ def find_results(id: str) -> tuple[Entry, ...]:
     single = [e for e in entries() if wanted in map(str.upper, (e.id, *e.also))]
     found = single or [e for e in entries() if _paper_of(e.id) == wanted]
     if not found:
+        names = [name for entry in entries() for name in (entry.id, *entry.also)]
+        same = [name for name in names if name.upper().endswith(f"-{wanted}")]
+        near = same or get_close_matches(wanted, names, n=3, cutoff=0.75)
+        hint = f"; did you mean {' or '.join(near)}?" if near else "."
+        papers = ", ".join(PAPERS)
         raise InputError(
-            f"id must be a result such as 'A25-T14' or a paper ({', '.join(PAPERS)}), got {id!r}."
+            f"id must be a result such as 'A25-T14' or a paper ({papers}), got {id!r}{hint}"
         )
     return tuple(found)
 

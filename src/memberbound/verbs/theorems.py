@@ -66,11 +66,19 @@ class Theorems:
             return self.results[0].summary(demonstrate=self.demonstrate)
         papers = load_leaf("papers")
         width = max(len(e.id) for e in self.results)
-        wide = max(map(len, papers.STATUSES))
-        lines = [f"{e.id:<{width}}  {e.status:<{wide}}  {e.title}" for e in self.results]
+        names = [(e.call or "").rpartition(".")[2] for e in self.results]
+        wide = max(map(len, names))
+        lines = [
+            f"{e.id:<{width}}  {name:<{wide}}  {e.title}"
+            + (f" [{e.status}]" if e.status != "implemented" else "")
+            for e, name in zip(self.results, names, strict=True)
+        ]
         counts = Counter(e.status for e in self.results)
         listed = ", ".join(f"{counts[s]} {s}" for s in papers.STATUSES if counts[s])
         told = [f"{len(lines)} results: {listed}"]
+        example = next((e for e in self.results if e.call), self.results[0])
+        ask = f"memberbound theorems {example.id}"
+        told.append(f"Second column: the function to call; {ask} prints the call with an example.")
         kinds = papers.errata_by_kind(self.results)
         if kinds:
             wrong = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
@@ -81,8 +89,8 @@ class Theorems:
 def theorems(id: Annotated[str, Option("text", metavar="ID")] | None = None) -> Theorems:
     """List the papers' results with status, errata, and the function to call.
 
-    Asking for a single result shows the call with an example; of an erratum the counterexample is
-    computed.
+    The list marks results that are not plainly implemented.  Asking for a single result shows the
+    call with an example; of an erratum the counterexample is computed.
 
     Args:
         id: a result (A25-T14), a numbered equation (A25-eq17) or a paper (L24), in upper or lower
