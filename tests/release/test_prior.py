@@ -72,7 +72,8 @@ def test_a_few_swaps_that_change_a_sum_need_no_noise():
     values = np.repeat([0.0, 1.0], 6)
     result = calibrate(mean(values), FreshSubsets(SubsetGame(12, 6)), eta=0.3)
     assert result.noise_scale == 0
-    assert "swaps" in result.details["note"]
+    assert isinstance(result.details["note"], str)
+    assert result.certificate.value > 0
     each = gains(outputs_of(mean(values), 12, 6), 12, 6, 0.0)
     assert each.max() <= result.certificate.value < 0.3
 

@@ -17,6 +17,7 @@ from memberbound.answers import Given, Lower, Upper
 from memberbound.errors import InputError, fraction, positive, whole_number
 from memberbound.numerics.roots import last_true
 from memberbound.numerics.rounding import up
+from memberbound.quantities import significant
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, Slack
 from memberbound.release.noise import COARSE
 
@@ -74,7 +75,7 @@ class NumberInterval:
     of the population; None where no interval was shown to cover.
     """
 
-    standard_error: Given | None
+    standard_error: Upper | None
     table_lower: Lower | None
     table_upper: Upper | None
     population_lower: Lower | None
@@ -161,9 +162,10 @@ def target_interval(width: float, rows: int) -> IntervalTarget:
         raise InputError(f"target_interval must be less than 1, got {width!r}.")
     least = interval_width(_MUS[0], count)
     if least.noise_upper > wanted:
+        narrowest = significant(least.noise_upper, "upper", 2)
         raise InputError(
-            f"target_interval must be at least {least.noise_upper:.2g} for {count} rows, got "
-            f"{width!r}: a narrower interval leaves no guarantee."
+            f"target_interval must be at least {narrowest} for {count} rows, got {width!r}: a "
+            "narrower interval leaves no guarantee."
         )
     population = None
     if least.population_upper <= wanted:

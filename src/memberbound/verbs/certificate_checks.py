@@ -11,6 +11,7 @@ from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.iid.certificates import LeakBounds
 from memberbound.iid.count_record import COUNTS_FORMAT, CountRecord
+from memberbound.quantities import significant
 from memberbound.release.calibration import half_statement
 from memberbound.release.coarse_table import certify_released, coarse_statement
 from memberbound.release.half.calibration_record import CALIBRATION_FORMAT, recomputed_gain
@@ -209,4 +210,4 @@ def _noise_of_sum(certificate: Mapping[str, Any], table: object) -> str:
     ):
         enough = stated >= least * (1 - MACHINES)
         require(enough, f"{what} is printed as {stated}, below {least}")
-    return f"calibrated again: scale {fresh.noise.scale:.6g}"
+    return f"calibrated again: scale {significant(fresh.noise.scale, 'upper')}"

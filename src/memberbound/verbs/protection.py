@@ -438,7 +438,7 @@ def value_row(value: float, bar: NumberInterval) -> str:
     places = max(0, 2 - math.floor(math.log10(high - low)))
     text = decimals(value, "estimate", places)
     if bar.standard_error is not None:
-        text += f" ± {decimals(bar.standard_error, 'estimate', places)}"
+        text += f" ± {decimals(bar.standard_error, 'upper', places)}"
     text += f"; 95 %: {interval(low, high, places)} for this table"
     if bar.population_lower is not None and bar.population_upper is not None:
         wide = interval(bar.population_lower, bar.population_upper, places)

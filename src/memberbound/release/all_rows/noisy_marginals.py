@@ -64,7 +64,7 @@ class NoisyMarginal:
         summed = self.counts.sum(axis=away)
         kept = [axis for axis in range(self.counts.ndim) if axis in axes]
         turned = np.transpose(summed, [kept.index(axis) for axis in axes])
-        return turned, axes, round(self.counts.size / summed.size)
+        return turned, axes, self.counts.size // summed.size
 
     def frame(self, columns: Sequence[str], records: int) -> pd.DataFrame:
         """Return a line per cell: labels, noisy count, standard error and intervals."""

@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import ParameterGrid
 
 from memberbound.errors import InputError
+from memberbound.quantities import decimals, percent
 from memberbound.release.all_rows.bounds import PublicDocument
 from memberbound.release.all_rows.estimator import MembershipPrivate
 from memberbound.release.all_rows.learner_forms import Settings, require_form, settings_of
@@ -108,10 +109,11 @@ def private_search(
     model.estimator = clone(estimator).set_params(**candidates[chosen])
     model.best_params_ = dict(candidates[chosen])
     model.search_share_ = TUNE_SHARE
+    share, larger = percent(TUNE_SHARE, "given"), (1 - TUNE_SHARE) ** -0.5
     model.search_cost_ = (
-        f"choosing among {len(candidates)} settings took {TUNE_SHARE:.0%} of the μ² that "
-        f"preparation left: the model's noise is {(1 - TUNE_SHARE) ** -0.5:.2f} times that of a "
-        "model without a choice"
+        f"choosing among {len(candidates)} settings took {share} of the μ² that preparation left: "
+        f"the model's noise is {decimals(larger, 'estimate', 2)} times that of a model without a "
+        "choice"
     )
     return model
 

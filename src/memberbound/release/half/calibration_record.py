@@ -19,6 +19,7 @@ from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_upper, log_error_shared
 from memberbound.numerics.rounding import FloatArray, down, up
+from memberbound.quantities import significant
 from memberbound.release.half.fitting import (
     distance_target,
     eta_from_distance,
@@ -98,8 +99,9 @@ def recomputed_gain(certificate: Mapping[str, Any]) -> tuple[float, str]:
     if stored["statements"] != (game.population if paired and game.record == "every" else 1):
         raise InputError("the number of records bounded at once is another.")
     bound = float(betting_upper(distances[:, None], level)[0])
+    shown = f"{significant(bound, 'upper')}, and {significant(target, 'lower')} is needed"
     if bound > target * (1 + 1e-9):
-        raise InputError(f"the draws certify a mean of {bound:.6g}, above {target:.6g}.")
+        raise InputError(f"the draws certify a mean of {shown}.")
     # A scale that the draws chose certifies the target alone (claim 3).
     mean = bound if scale == floor else max(bound, target)
     added = slack if scale else 0.0
@@ -107,7 +109,7 @@ def recomputed_gain(certificate: Mapping[str, Any]) -> tuple[float, str]:
         gain = eta_from_distance(game, mean, added)
     else:
         gain = min(up(mean + added, 8), eta_from_distance(game, 1.0))
-    return min(gain, eta), f"{distances.size} draws certify a mean of {bound:.6g} ≤ {target:.6g}"
+    return min(gain, eta), f"{distances.size} draws certify a mean of {shown}"
 
 
 def _unit(method: str, dimension: int) -> GaussianNoise | NormExponentialNoise:
