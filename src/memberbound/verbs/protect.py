@@ -9,6 +9,7 @@ the certificate.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -31,19 +32,17 @@ from memberbound.declarations import (
     Rates,
     TableLike,
 )
-from memberbound.errors import InputError
+from memberbound.errors import InputError, fractions
 from memberbound.learners.refits import Scheduler, connect
 from memberbound.leaves import load_leaf
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range, forms_of, read_bounds
 from memberbound.release.all_rows.learner_forms import PRIVATE_LEARNERS, LearnerForm, require_form
 from memberbound.release.all_rows.models import MODEL_ENDINGS, PrivateModel
 from memberbound.release.all_rows.trials import PrivateTraining
-from memberbound.release.ledger_file import ledger_entry
 from memberbound.release.model_quality import ReleaseScore
-from memberbound.release.noise import check_eta_range
-from memberbound.release.saving import save
+from memberbound.release.release_step import ReleaseStep
 from memberbound.tables.records import Records, read_secret_columns
-from memberbound.verbs.protection import Protection, check_request, unit_and_seed_notes
+from memberbound.verbs.protection import Protection, unit_and_seed_notes
 
 _OWN_EYES = (
     "scores and notes are computed from the secret rows, on a trial model of four fifths of them "
@@ -122,7 +121,6 @@ def protect(
         True
     """
     # Check the request before opening the table.
-    check_eta_range(eta)
     public = read_bounds(bounds)
     default = "ridge" if isinstance(public.get(target), Range) else "logistic"
     form = LearnerForm(default) if learner is None else require_form(learner)
@@ -131,8 +129,8 @@ def protect(
     if ledger is not None and form.factory is not None:
         raise InputError("ledger takes models with normal noise on all rows, not a network.")
     endings = MODEL_ENDINGS if form.factory is None else load_leaf("networks").NETWORK_ENDINGS
-    seed = insecure_seed
-    guesses = check_request(source, out, endings, force=force, baseline=baseline, seed=seed)
+    seed, guesses = insecure_seed, fractions("baseline", baseline)
+    step = ReleaseStep("protect", source, eta, out, ledger, seed, endings, force)
 
     with connect(scheduler, client) as cluster:
         # Parse each value on its own: no row may affect how another one is read.
@@ -156,12 +154,7 @@ def protect(
         advance = progress or (lambda _done, _total: None)
         advance(0, 2)
         training = PrivateTraining(target, form, eta, public, tune)
-        with ledger_entry(
-            ledger, "protect", f"{form.name} model", eta, out, table=source
-        ) as reserve:
-            released = training.fit(table, seed, reserve)
-            if out is not None:
-                save(released, Path(out), force=force)
+        released = step.run(f"{form.name} model", partial(training.fit, table, seed))
         advance(1, 2)
 
         # Everything below is for the owner of the rows only.

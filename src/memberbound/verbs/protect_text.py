@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from memberbound.answers import (
     INTERNAL,
@@ -37,10 +37,12 @@ from memberbound.learners.language_models import check_folder, load_language_mod
 from memberbound.leaves import load_leaf
 from memberbound.quantities import Certificate, decimals, marked, percent, significant
 from memberbound.release.budget import Budget, CurveReadings
-from memberbound.release.ledger_file import ledger_entry
-from memberbound.release.noise import check_eta_range
 from memberbound.release.randomness import source_from_seed
+from memberbound.release.release_step import ReleaseStep, Reserve
 from memberbound.tables.texts import Documents, read_secret_documents
+
+if TYPE_CHECKING:
+    from memberbound.release.all_rows.text import PrivateText
 
 _OWN_EYES = (
     "losses, notes and guesses on canaries are computed from the secret documents (losses on trial "
@@ -225,11 +227,9 @@ def protect_text(
         memberbound protect-text --lm base --texts letters.jsonl --out safe --resume
     """
     # Check the request before the documents are read.
-    check_eta_range(eta)
-    if insecure_seed is not None:
-        whole_number("insecure_seed", insecure_seed, at_least=0)
-    base = check_folder(str(lm), "lm")
     target = None if out is None else _free_folder(out)
+    step = ReleaseStep("protect-text", texts, eta, target, ledger, insecure_seed)
+    base = check_folder(str(lm), "lm")
     documents = read_secret_documents(texts, text, unit=unit)
     model, tokenizer = load_language_model(str(base), "lm")
     leaf, files = load_leaf("text"), load_leaf("text files")
@@ -269,14 +269,18 @@ def protect_text(
     }
     stored = files.open_run(target, settings, resume=resume)
     state = stored.state(run.adapted.size)
-    reserving = ledger_entry(
-        ledger, "protect-text", "adapters", eta, target, table=texts, entry_id=stored.entry_id
-    )
-    with reserving as reserve:
+
+    def draw(reserve: Reserve) -> PrivateText:
         reserve(run.budget)
-        released = run.train(state=state, keep=stored.keep, progress=stages("training"))
-        if target is not None:
-            files.write_release(released, target, base.name)
+        trained: PrivateText = run.train(state=state, keep=stored.keep, progress=stages("training"))
+        return trained
+
+    released = step.run(
+        "adapters",
+        draw,
+        lambda released, folder: files.write_release(released, folder, base.name),
+        entry_id=stored.entry_id,
+    )
     stored.remove()
     one_run = None
     if drawn is not None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 import shlex
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -23,8 +21,6 @@ from memberbound.answers import (
     Upper,
     computed,
 )
-from memberbound.errors import fractions, whole_number
-from memberbound.files import check_output
 from memberbound.games import GUESSES_STAND_ALONE, SubsetGame, member_name
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
@@ -43,7 +39,6 @@ from memberbound.release.calibration import Calibration, Release
 from memberbound.release.derivation import Derivation, GroupBound
 from memberbound.release.model_quality import ReleaseScore
 from memberbound.release.precision import NumberInterval
-from memberbound.tables.opening import path_of
 
 if TYPE_CHECKING:
     from memberbound.release.all_rows.models import PrivateModel
@@ -444,23 +439,6 @@ def value_row(value: float, bar: NumberInterval) -> str:
         wide = interval(bar.population_lower, bar.population_upper, places)
         text += f", {wide} for the population"
     return text
-
-
-def check_request(
-    source: object,
-    out: str | os.PathLike[str] | None,
-    formats: tuple[str, ...],
-    *,
-    force: bool,
-    baseline: float | Sequence[float] | None,
-    seed: int | None,
-) -> tuple[float, ...]:
-    """Check the options of an all-rows release before opening the table; return the baseline."""
-    if seed is not None:
-        whole_number("insecure_seed", seed, at_least=0)
-    if out is not None:
-        check_output(out, formats=formats, source=path_of(source), force=force)
-    return fractions("baseline", baseline)
 
 
 def unit_and_seed_notes(

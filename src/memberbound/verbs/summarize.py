@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 from memberbound.declarations import (
@@ -24,16 +23,15 @@ from memberbound.declarations import (
     Rates,
     TableLike,
 )
-from memberbound.errors import InputError, one_of
+from memberbound.errors import InputError, fractions, one_of
 from memberbound.learners.refits import Scheduler, connect
 from memberbound.release.all_rows.bounds import forms_of, read_bounds
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
 from memberbound.release.calibration import VECTOR_ENDINGS
-from memberbound.release.ledger_file import ledger_entry
 from memberbound.release.randomness import source_from_seed
-from memberbound.release.saving import save
+from memberbound.release.release_step import ReleaseStep
 from memberbound.tables.records import read_secret_columns
-from memberbound.verbs.protection import Summary, check_request, unit_and_seed_notes
+from memberbound.verbs.protection import Summary, unit_and_seed_notes
 
 
 def summarize(
@@ -102,8 +100,8 @@ def summarize(
     one_of("statistic", statistic, TABLE_STATISTICS)
     if levels is not None and statistic != "quantiles":
         raise InputError("levels apply only to quantiles.")
-    seed = insecure_seed
-    guesses = check_request(source, out, VECTOR_ENDINGS, force=force, baseline=baseline, seed=seed)
+    seed, guesses = insecure_seed, fractions("baseline", baseline)
+    step = ReleaseStep("summarize", source, eta, out, ledger, seed, VECTOR_ENDINGS, force)
     public = read_bounds(bounds)
     with connect(scheduler, client) as cluster:
         table = read_secret_columns(
@@ -116,8 +114,9 @@ def summarize(
             memory=memory,
             spread=None if cluster is None else cluster.spread,
         )
-        with ledger_entry(ledger, "summarize", statistic, eta, out, table=source) as reserve:
-            released = release_table_statistic(
+        released = step.run(
+            statistic,
+            lambda reserve: release_table_statistic(
                 table,
                 statistic,
                 eta=eta,
@@ -127,9 +126,8 @@ def summarize(
                 consistent=consistent,
                 source=source_from_seed(seed),
                 reserve=reserve,
-            )
-            if out is not None:
-                save(released, Path(out), force=force)
+            ),
+        )
         return Summary(
             calibration=released.calibration,
             released=released,

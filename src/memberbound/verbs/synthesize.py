@@ -37,7 +37,7 @@ from memberbound.declarations import (
     Rates,
     TableLike,
 )
-from memberbound.errors import InputError, whole_number
+from memberbound.errors import InputError, fractions, whole_number
 from memberbound.files import FRAME_ENDINGS, check_excel_safe, check_sheet, excel_safe_table
 from memberbound.learners.holdout import (
     find_shortcoming,
@@ -64,13 +64,13 @@ from memberbound.release.all_rows.synthetic import (
     fit_synthetic,
 )
 from memberbound.release.budget import Budget
-from memberbound.release.ledger_file import ledger_entry
 from memberbound.release.randomness import source_from_seed
+from memberbound.release.release_step import ReleaseStep, Reserve
 from memberbound.release.saving import save
 from memberbound.tables.columns import Values
 from memberbound.tables.engine import size_in_bytes
 from memberbound.tables.records import Records, read_secret_columns
-from memberbound.verbs.protection import AllRows, check_request, unit_and_seed_notes
+from memberbound.verbs.protection import AllRows, unit_and_seed_notes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -334,9 +334,9 @@ def synthesize(
     """
     if rows is not None:
         rows = whole_number("rows", rows, at_least=1)
-    seed = insecure_seed
     check_excel_safe(out, excel_safe=excel_safe)
-    guesses = check_request(source, out, FRAME_ENDINGS, force=force, baseline=baseline, seed=seed)
+    seed, guesses = insecure_seed, fractions("baseline", baseline)
+    step = ReleaseStep("synthesize", source, eta, out, ledger, seed, FRAME_ENDINGS, force)
     statements = read_statements(bounds)
     public = read_bounds(statements)
     rules = read_rules(statements, public)
@@ -367,9 +367,8 @@ def synthesize(
             )
         drawn = source_from_seed(seed)
         advance("measuring and drawing rows", 1, 3)
-        with ledger_entry(
-            ledger, "synthesize", "synthetic table", eta, out, table=source
-        ) as reserve:
+
+        def draw(reserve: Reserve) -> tuple[SyntheticRows, pd.DataFrame]:
             model = fit_synthetic(
                 records.select(rules.select_measured(records.columns)),
                 eta=eta,
@@ -382,10 +381,15 @@ def synthesize(
             frame = model.sample(model.records if rows is None else rows, drawn)
             frame = rules.apply(frame, records.columns)
             model = replace(model, left_out=tuple(c for c in records.columns if c not in frame))
-            released = SyntheticRows(_cast_columns(frame, records, model), model)
-            if out is not None:
-                written = excel_safe_table(released.frame) if excel_safe else released.frame
-                save(replace(released, frame=written), Path(out), force=force)
+            return SyntheticRows(_cast_columns(frame, records, model), model), frame
+
+        def write(made: tuple[SyntheticRows, pd.DataFrame], path: Path) -> None:
+            released = made[0]
+            written = excel_safe_table(released.frame) if excel_safe else released.frame
+            save(replace(released, frame=written), path, force=force)
+
+        released, frame = step.run("synthetic table", draw, write)
+        model = released.model
         done = "released" if out is None else f"released: {out}"
         notes = unit_and_seed_notes(unit, seed, persons=model.records, table=records)
         # Everything below is for the owner of the rows only.
