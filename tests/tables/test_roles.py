@@ -299,8 +299,8 @@ def spelled_plainly(value: str) -> str:
 def spelled_by_the_engine(values: list[str]) -> list[str]:
     names = {bit: name for name, bit in roles._BITS.items()}
     with open_table(pa.table({"v": values})) as opened:
-        source = roles._scanned_expressions(opened.view, {"v": "text"})
-        found = opened.engine.sql(f"SELECT {roles._spelling_bit(0)} FROM {source}").fetchall()
+        source = f"SELECT v AS t, {roles._SENTENCE} AS s FROM (SELECT v AS t, v FROM {opened.view})"
+        found = opened.engine.sql(f"SELECT {roles._spelling_bit()} FROM ({source})").fetchall()
     return [names[bit] for (bit,) in found]
 
 
@@ -324,3 +324,35 @@ def test_the_fast_pattern_order_agrees_with_the_plain_one(monkeypatch):
     # Negative control: thousands taken for decimals.
     monkeypatch.setattr(roles, "_DECIMAL", "[+-]?(0|[1-9][0-9]*)[.][0-9]+")
     assert spelled_by_the_engine(values) != plain
+
+
+def test_distinct_values_tell_what_all_values_tell(monkeypatch):
+    rows = 300
+    draw = random.Random(1)
+    shapes = {
+        "codes": ["a", "b", " b ", "", "NaN", None],
+        "numbers": ["1", "2.5", "-3", " 4 ", "null"],
+        "commas": ["1,5", "2,75"],
+        "thousands": ["1,500", "2,750"],
+        "days": ["2020-01-02", "2021-12-31", ""],
+        "flags": ["true", "FALSE"],
+        "words": ["one two three four", "five"],
+        "missing": [None],
+        "long": ["x" * 2000, "y"],
+    }
+    columns = {name: [draw.choice(values) for _ in range(rows)] for name, values in shapes.items()}
+    columns |= {"who": [f"p{i}" for i in range(rows)], "id": [str(i) for i in range(rows)]}
+
+    def facts(few: int, frame: dict[str, list[str | None]]) -> dict[str, roles._Facts]:
+        monkeypatch.setattr(roles, "_FEW_VALUES", few)
+        kinds = dict.fromkeys(frame, "text")
+        with open_table(pa.table(frame)) as opened:
+            return roles._Scan(opened.engine, opened.view).facts(kinds)
+
+    by_value, row_by_row = facts(2000, columns), facts(0, columns)
+    assert by_value == row_by_row
+    assert by_value["codes"].distinct == 2
+    assert by_value["missing"] == roles._Facts(0, 0)
+    # One value decides in both ways.
+    columns["numbers"] = [*columns["numbers"][1:], "x"]
+    assert facts(2000, columns)["numbers"] == facts(0, columns)["numbers"] != by_value["numbers"]

@@ -38,7 +38,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from memberbound.errors import InputError
@@ -61,7 +60,9 @@ _DISTINCT, _DISTINCT_NAMED = 0.95, 0.5
 #: Repetitions that independent rows had to show, and the share of them that may be there.
 _REPEATS, _REPEATS_LEFT = 20.0, 0.1
 #: Columns of one scan: the engine plans a query in time that grows with their square.
-_AT_ONCE = 16
+_AT_ONCE = 64
+#: Texts of at most this many values, of at most this many bytes, are read by distinct values.
+_FEW_VALUES, _FEW_BYTES = 2000, 1000
 #: The engine's estimate of distinct values may be this far below; only then it counts exactly.
 _NEARLY = 0.4
 
@@ -75,6 +76,8 @@ _ANY_WAY = "|".join(
         rf"({'|'.join(DATE_SPELLINGS.values())}){DATE_TIME}",
     )
 )
+#: Whether the text ``t`` is a sentence: four words, so seven bytes at least.
+_SENTENCE = f"strlen(t) > 6 AND regexp_full_match(t, {literal(SPELLINGS['sentence'])})"
 _BITS = {name: 1 << index for index, name in enumerate([*SPELLINGS, "other"])}
 
 _ID_WORDS = {"id", "ids", "uuid", "guid", "key", "pk", "rowid", "identifier", "ssn", "nbr", "nr"}
@@ -146,7 +149,7 @@ class _Facts:
 
     rows: int
     distinct: int
-    spellings: frozenset[str]
+    spellings: frozenset[str] = frozenset()
     sentences: int = 0
     span: int = 0
 
@@ -166,7 +169,7 @@ def infer_roles(
     kinds = {name: _kind(types[name]) for name in names}
     scanned = {name: kind for name, kind in kinds.items() if kind in _LOOKED_AT}
     with reading(table):
-        facts = _scan(engine, view, scanned)
+        facts = _Scan(engine, view).facts(scanned)
     readings = {}
     for name, kind in kinds.items():
         if kind == "text":
@@ -210,99 +213,127 @@ def _kind(dtype: DuckDBPyType) -> str:
     return "other" if dtype.id in {"uuid", "blob"} else "opaque"
 
 
-def _scanned_expressions(source: str, kinds: Mapping[str, str]) -> str:
-    """Return the expressions that one scan reads: columns as v0, v1, …, and shared ones of texts.
-
-    The shared ones are t0, the stripped text, and s0, whether it is a sentence.  They are written
-    once, because the engine compiles a pattern at every occurrence, which takes longer than the
-    scan of a small table.
-    """
-    values, sentences = [], []
-    for index, (name, kind) in enumerate(kinds.items()):
-        values.append(f"{identifier(name)} AS v{index}")
-        sentences.append(f"v{index}")
-        if kind == "text":
-            values.append(f"{_present(name)} AS t{index}")
-            fits = f"regexp_full_match(t{index}, {literal(SPELLINGS['sentence'])})"
-            sentences.append(f"t{index}, {fits} AS s{index}")
-    return f"(SELECT {', '.join(sentences)} FROM (SELECT {', '.join(values)} FROM {source}))"
-
-
-def _spelling_bit(index: int) -> str:
-    """Return how a value of text is spelled, as one of the bits."""
+def _spelling_bit() -> str:
+    """Return how a text ``t`` is spelled, as one of the bits; ``s`` is whether it is a sentence."""
     fits = {
-        spelling: f"regexp_full_match(t{index}, {literal(pattern)})"
+        spelling: f"regexp_full_match(t, {literal(pattern)})"
         for spelling, pattern in SPELLINGS.items()
-    } | {"sentence": f"s{index}"}
+    } | {"sentence": "s"}
     cases = [f"WHEN {fit} THEN {_BITS[spelling]}" for spelling, fit in fits.items()]
     # After whole numbers, what most values are, so that few patterns are tried: plain decimals
     # (not of three places, which may be thousands), and texts spelled in none of these ways.
     cases[1:1] = [
-        f"WHEN regexp_full_match(t{index}, {literal(_DECIMAL)}) THEN {_BITS['point']}",
-        f"WHEN NOT regexp_full_match(t{index}, {literal(_ANY_WAY)}) THEN {_BITS['other']}",
+        f"WHEN regexp_full_match(t, {literal(_DECIMAL)}) THEN {_BITS['point']}",
+        f"WHEN NOT regexp_full_match(t, {literal(_ANY_WAY)}) THEN {_BITS['other']}",
     ]
     return f"CASE {' '.join(cases)} END"
 
 
-def _facts_expression(index: int, kind: str) -> str:
-    """Return the aggregates of one scan over a column: a list of five numbers."""
-    numbers = "0, 0, 0"
-    if kind == "text":
-        spelled = f"bit_or({_spelling_bit(index)}) FILTER (t{index} NOT NULL)"
-        numbers = f"{spelled}, count(*) FILTER (s{index}), 0"
-    elif kind == "whole":
-        wide = f"CAST(v{index} AS HUGEINT)"
-        numbers = f"0, min({wide}), max({wide})"
-    value = f"t{index}" if kind == "text" else f"v{index}"
-    return f"[count({value}), approx_count_distinct({_bytes(value, kind)}), {numbers}]"
-
-
-def _present(name: str) -> str:
-    """Return the text of a column without blanks around it, null where it is missing."""
-    text = f"trim({identifier(name)}, {_BLANKS})"
+def _present(text: str) -> str:
+    """Return a text without blanks around it, null where it is missing."""
+    text = f"trim({text}, {_BLANKS})"
     gaps = ", ".join(map(literal, ("", *GAPS)))
     return f"CASE WHEN lower({text}) NOT IN ({gaps}) THEN {text} END"
 
 
 def _bytes(column: str, kind: str) -> str:
     """Return a column as it is told apart: text by its bytes, whatever its collation merges."""
-    return f"encode({column})" if kind == "text" else column
+    return f"encode(CAST({column} AS VARCHAR))" if kind == "text" else column
 
 
-def _scan(engine: Engine, view: str, kinds: Mapping[str, str]) -> dict[str, _Facts]:
-    """Count values and spellings, then the distinct values of what hardly repeats."""
-    if not kinds:
-        return {}
+class _Scan:
+    """Statistics of columns of a view, from few passes over its rows."""
 
-    def fetch_row(select: str) -> tuple[Any, ...]:
-        """Return the one row of a query."""
-        return tuple(engine.sql(select).fetchall()[0])
+    def __init__(self, engine: Engine, view: str) -> None:
+        self.engine = engine
+        self.view = view
 
-    lines: dict[str, list[int | None]] = {}
-    for start in range(0, len(kinds), _AT_ONCE):
-        some = dict(islice(kinds.items(), start, start + _AT_ONCE))
-        parts = [_facts_expression(index, kind) for index, kind in enumerate(some.values())]
-        answers = fetch_row(f"SELECT {', '.join(parts)} FROM {_scanned_expressions(view, some)}")
-        lines |= dict(zip(some, answers, strict=True))
-    facts = {}
-    for name, kind in kinds.items():
-        rows, distinct, bits, first, last = (int(value or 0) for value in lines[name])
-        column = _present(name) if kind == "text" else identifier(name)
-        if rows and distinct >= _NEARLY * rows:
-            present = f"{view} WHERE {column} IS NOT NULL GROUP BY {_bytes(column, kind)}"
-            (distinct,) = fetch_row(f"SELECT count(*) FROM (SELECT 1 FROM {present})")
-        if kind == "whole":
-            long = max(abs(first), abs(last)) >= 10**15
-            spellings = frozenset({"long"} if long else {"whole"} if rows else ())
-            facts[name] = _Facts(rows, distinct, spellings, span=last - first + 1)
-            continue
-        spellings = frozenset(s for s, bit in _BITS.items() if bits & bit)
-        facts[name] = _Facts(rows, distinct, spellings, sentences=first)
-        if kind == "text" and spellings == {"whole"} and facts[name].share(_DISTINCT):
-            wide = f"CAST(replace({column}, '+', '') AS HUGEINT)"
-            low, high = fetch_row(f"SELECT min({wide}), max({wide}) FROM {view}")
-            facts[name] = replace(facts[name], span=high - low + 1)
-    return facts
+    def fetch(self, select: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
+        return self.engine.sql(select).fetchall()
+
+    def facts(self, kinds: Mapping[str, str]) -> dict[str, _Facts]:
+        """Count values, spellings and distinct values of columns by their kind."""
+        found: dict[str, _Facts] = {}
+        names = list(kinds)
+        for start in range(0, len(names), _AT_ONCE):
+            found |= self._look({name: kinds[name] for name in names[start : start + _AT_ONCE]})
+        return found
+
+    def _look(self, kinds: Mapping[str, str]) -> dict[str, _Facts]:
+        parts = []
+        for name, kind in kinds.items():
+            column = identifier(name)
+            ends = {"text": f"max(strlen({column})), 0", "other": "0, 0"}.get(
+                kind, f"min(CAST({column} AS HUGEINT)), max(CAST({column} AS HUGEINT))"
+            )
+            distinct = f"approx_count_distinct({_bytes(column, kind)})"
+            parts.append(f"[count({column}), {distinct}, {ends}]")
+        (line,) = self.fetch(f"SELECT {', '.join(parts)} FROM {self.view}")
+        seen = {n: [int(v or 0) for v in values] for n, values in zip(kinds, line, strict=True)}
+        facts = {}
+        repeated: list[str] = []
+        others: list[str] = []
+        for name, (rows, estimate, low, high) in seen.items():
+            if kinds[name] == "text":
+                few = estimate <= _FEW_VALUES and low <= _FEW_BYTES
+                (repeated if few and 2 * estimate <= rows else others).append(name)
+                continue
+            count = self._count_distinct(name, kinds[name], rows, estimate)
+            facts[name] = _Facts(rows, count)
+            if kinds[name] == "whole":
+                long = max(abs(low), abs(high)) >= 10**15
+                spellings = frozenset({"long"} if long else {"whole"} if rows else ())
+                facts[name] = replace(facts[name], spellings=spellings, span=high - low + 1)
+        return facts | self._texts(repeated, True) | self._texts(others, False)
+
+    def _texts(self, names: list[str], repeated: bool) -> dict[str, _Facts]:
+        """Return the facts of columns of text, from their distinct values if they are repeated.
+
+        The values of all columns are stacked, because the engine compiles a pattern at every
+        occurrence, which takes longer than the scan of a small table.
+        """
+        if not names:
+            return {}
+        indices = f"unnest([{', '.join(map(str, range(len(names))))}]) AS i"
+        columns = [f"CAST({identifier(name)} AS VARCHAR)" for name in names]
+        if repeated:
+            counts = ", ".join(f"histogram(encode({column}))" for column in columns)
+            maps = f"SELECT {indices}, unnest([{counts}]) AS m FROM {self.view}"
+            stacked = "i, decode(unnest(map_keys(m))) AS v, unnest(map_values(m)) AS n"
+            stacked = f"SELECT {stacked} FROM ({maps})"
+            distinct = "count(DISTINCT encode(t))"
+        else:
+            values = f"unnest([{', '.join(columns)}]) AS v"
+            stacked = f"SELECT {indices}, {values}, 1 AS n FROM {self.view}"
+            distinct = "approx_count_distinct(encode(t))"
+        present = f"SELECT i, n, {_present('v')} AS t FROM ({stacked})"
+        lines = self.fetch(
+            f"SELECT i, sum(n), {distinct}, bit_or({_spelling_bit()}), sum(n) FILTER (s) "
+            f"FROM (SELECT *, {_SENTENCE} AS s FROM ({present}) WHERE t IS NOT NULL) GROUP BY i"
+        )
+        facts = dict.fromkeys(names, _Facts(0, 0))
+        for index, *numbers in lines:
+            rows, count, bits, sentences = (int(value or 0) for value in numbers)
+            spellings = frozenset(s for s, bit in _BITS.items() if bits & bit)
+            name, column = names[index], _present(identifier(names[index]))
+            if not repeated:
+                count = self._count_distinct(name, "text", rows, count)
+            facts[name] = _Facts(rows, count, spellings, sentences)
+            if spellings == {"whole"} and facts[name].share(_DISTINCT):
+                wide = f"CAST(replace({column}, '+', '') AS HUGEINT)"
+                ((low, high),) = self.fetch(f"SELECT min({wide}), max({wide}) FROM {self.view}")
+                facts[name] = replace(facts[name], span=high - low + 1)
+        return facts
+
+    def _count_distinct(self, name: str, kind: str, rows: int, estimate: int) -> int:
+        """Return the number of distinct values, exactly if hardly any of them repeat."""
+        if not rows or estimate < _NEARLY * rows:
+            return estimate
+        column = _present(identifier(name)) if kind == "text" else identifier(name)
+        present = f"{self.view} WHERE {column} IS NOT NULL GROUP BY {_bytes(column, kind)}"
+        ((count,),) = self.fetch(f"SELECT count(*) FROM (SELECT 1 FROM {present})")
+        return int(count)
 
 
 #: Characters that may surround a value, in the engine's notation.
