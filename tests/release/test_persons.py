@@ -307,5 +307,5 @@ def test_a_person_named_like_a_missing_value_is_one_person(name, stored, tmp_pat
 
 def test_too_few_persons_are_not_called_rows():
     table = pd.DataFrame({"who": np.arange(600) // 6, "a": np.arange(600.0), "y": ["u", "v"] * 300})
-    with pytest.raises(InputError, match=r"different values of 'who' at this eta.*got 100"):
+    with pytest.raises(InputError, match=r"distinct values of 'who' at this eta.*got 100"):
         protect(table, target="y", unit="who", insecure_seed=0)

@@ -79,7 +79,7 @@ def test_supported_settings(estimator, settings):
         (LogisticRegression(class_weight={0: 0, 1: 0}), "class_weight must have a weight above 0"),
         (LogisticRegression(class_weight={0: -1}), "class_weight must be"),
         (LogisticRegression(class_weight="even"), "class_weight must be 'balanced' or map"),
-        (LogisticRegression(class_weight={7: 2}), "class_weight must be of the target's classes"),
+        (LogisticRegression(class_weight={7: 2}), "class_weight must name the target's classes"),
         (HistGradientBoostingClassifier(early_stopping=True), "early_stopping must be left"),
         (HistGradientBoostingClassifier(max_iter=10**6), "rounds must be at most 1000"),
         (HistGradientBoostingClassifier(max_leaf_nodes=33), "max_leaf_nodes must be at most 32"),

@@ -1,8 +1,8 @@
-"""Boosting on all rows: an additive model of binned columns, in the neighbour game.
+"""Boosting on all rows in the neighbour game: an additive model of binned columns.
 
 Round by round, column by column, the residuals of all rows are summed by leaf, Gaussian noise is
-added, and the column's table of scores is updated.  Leaves are runs of bins chosen
-by public coins, the same for every table.  A record is in one leaf of a column, so replacing it
+added, and the column's table of scores is updated.  Leaves are runs of bins chosen by public coin
+flips, the same for every table.  A record falls into one leaf of each column, so replacing it
 changes a vector of sums by at most twice the clip (proofs/boosting.md).
 """
 
@@ -39,7 +39,8 @@ LEAF_CLIP = 0.25
 _ROUNDS = 60
 _REACH = {"classes": 0.5, "numbers": 0.25}
 _FASTEST = 16.0
-#: Leaves of a numeric column: few, more, and the signal μ·rows/√columns from which there are more.
+#: Leaves of a numeric column for weak and for strong signals, and the threshold between them in
+#: units of the signal μ·rows/√columns.
 _FEW_LEAVES, _MORE_LEAVES, _STRONG = 2, 4, 100.0
 #: Number of rows per sum of residuals.
 _ROWS = 2**17
@@ -47,7 +48,7 @@ _ROWS = 2**17
 _UNITS = 30
 #: Tables of scores are whole multiples of 1/2^32, so that scores are exact in any order.
 _GRID = 2.0**32
-#: Means are clipped to this distance from the ends of their range when placing bins.
+#: When bins are placed, means are clipped to stay at least this far inside their range.
 _OUTERMOST = 0.02
 
 
@@ -72,8 +73,9 @@ class Boosting:
         """Return the default settings (docs/gradient.md), from public and released numbers only.
 
         ``settings`` may fix rounds and leaves, and multiply the rate.  Noise in a column's table is
-        about 2·clip·rounds·rate·√columns/(μ·rows), for any number of rounds: so that is
-        fixed, and the rate is chosen such that this noise is at most of order one.
+        about 2·clip·rounds·rate·√columns/(μ·rows).  It depends on rounds and rate only through
+        their product, so the number of rounds is fixed and the rate keeps this noise at most of
+        order one.
         """
         binned, most = column_bins(encoder), settings.leaves or _MORE_LEAVES
         draws = loss.outputs * sum(column.leaf_count(most) for column in binned)
@@ -82,13 +84,13 @@ class Boosting:
         reach = _REACH["numbers" if loss.name == "ridge" else "classes"]
         leaves = settings.leaves or (_MORE_LEAVES if signal >= _STRONG else _FEW_LEAVES)
         rate = reach * signal / rounds
-        # If the noise does not limit the rate, clip residuals less.
+        # Clip residuals less if the noise does not limit the rate.
         clip = LEAF_CLIP if rate < _FASTEST else 2 * LEAF_CLIP
         return cls(rounds, min(rate, _FASTEST) * settings.rate_factor, leaves, clip)
 
 
 def most_boosting_draws(width: int, columns: int, outputs: int, settings: Settings) -> int:
-    """Bound the number of draws of all rounds, for encoders of at most this width."""
+    """Return an upper bound on the noise draws of boosting with an encoder of this width."""
     per_round = outputs * (width + columns * ((settings.leaves or _MORE_LEAVES) + 1))
     if settings.rounds is not None:
         return settings.rounds * per_round
@@ -100,7 +102,7 @@ def most_boosting_draws(width: int, columns: int, outputs: int, settings: Settin
 
 @dataclass(frozen=True)
 class BinnedColumn:
-    """The bins of a column: ``ordered`` runs of numbers, then everything else."""
+    """The bins of a column: ``ordered`` runs of numbers first, then a bin for each other cell."""
 
     code: ColumnCode
 
@@ -124,12 +126,12 @@ class BinnedColumn:
         return self.ordered + len(self.texts) + 1
 
     def leaf_count(self, leaves: int) -> int:
-        """Return the number of leaves if numbers fall into at most ``leaves``."""
+        """Return the number of leaves of the column if its numbers have at most ``leaves``."""
         return self.count - self.ordered + min(leaves, self.ordered)
 
     @property
     def cuts(self) -> FloatArray:
-        """Edges of the runs in transformed numbers: public, or denser around the mean."""
+        """Edges of the runs on the transformed scale: public ones, or denser near the mean."""
         scaling = self.code.scaling
         assert scaling is not None
         if self.code.edges:
@@ -139,7 +141,7 @@ class BinnedColumn:
         high = min(scaling.high, scaling.centre + reach)
         mean = min(max((scaling.centre - low) / (high - low), _OUTERMOST), 1 - _OUTERMOST)
         position = np.arange(1, _BINS) / _BINS
-        # The middle one of the cuts is the mean.
+        # The middle cut is the mean.
         if mean < 0.5:
             share = position ** -math.log2(mean)
         else:
@@ -148,7 +150,7 @@ class BinnedColumn:
 
     @cached_property
     def cells(self) -> Beside:
-        """The bins as cells; every value is in one."""
+        """The bins as cells; they cover every value."""
         scaling = self.code.scaling
         if scaling is None:
             parts = self.code.indicator_cells.parts
@@ -157,7 +159,7 @@ class BinnedColumn:
         return Beside((runs, Selected(FIXED_CELLS, self.texts), Rest()))
 
     def leaves(self, count: int, coins: np.random.Generator) -> IntArray:
-        """Return the leaf of every bin: random runs of numbers, each other bin on its own."""
+        """Return the leaf of every bin: random runs for numbers, and one leaf per remaining bin."""
         if not self.ordered:
             return np.arange(self.count)
         count = min(count, self.ordered)
@@ -186,9 +188,9 @@ def bins_of(
 
 @dataclass(frozen=True, eq=False)
 class BoostedModel:
-    """A released table of scores per column, computed from noisy sums only.
+    """A released score table per column, computed from noisy sums only.
 
-    ``scale`` is the noise of a leaf's sum, ``released_size`` the number of sums of one round.
+    ``scale`` is the noise scale of a leaf's sum, ``released_size`` the number of sums per round.
     """
 
     kind: ClassVar[str] = "boosted model"
@@ -271,10 +273,10 @@ def leaf_sums(
 
 @dataclass(frozen=True, eq=False)
 class _Move:
-    """One update: a column of a round, with the tables of scores before it.
+    """One update of boosting: a column of a round, with the score tables before it.
 
-    ``last`` is the table that changed last, and by how much; ``run`` and ``number`` identify the
-    update.
+    ``last`` is the previous update (a table and its change); ``run`` and ``number`` identify this
+    one.
     """
 
     run: str
@@ -289,13 +291,13 @@ class _Move:
 
 
 def _scores(rows: TrainingRows, move: _Move) -> FloatArray:
-    """Return the scores of all rows, updated from the previous move or recomputed.
+    """Return the scores of all rows, updated from the previous move if it is cached.
 
-    Both agree exactly, because moves are whole multiples of 1/2^32.
+    Updating and recomputing agree exactly, because moves are whole multiples of 1/2^32.
     """
     cache = rows.cache
     outputs = move.tables[0].shape[1]
-    # Drop them while they change, so that an interrupted update is recomputed.
+    # Drop the cached scores while they change, so that an interrupted update is recomputed.
     if move.last is not None and cache.pop("scored", None) == (move.run, move.number - 1):
         changes = [move.last]
     else:
@@ -340,12 +342,12 @@ def boost(
     """Boost on all rows with noise charged to ``share``; return the mean of the last tables.
 
     ``rows`` are shards of ``TrainingRows`` of bins; ``records`` is the number of all
-    rows, or of persons with all their rows.  All records have the constant ``score`` at first.
+    rows, or of persons with all their rows.  All records start with the constant ``score``.
 
     Guarantee: the noisy sums of all rounds, and so anything computed from them, are within the
     slack of their draws of a ``share.mu``-GDP pair under replace-one, for every record of any
     table.
-    Theorem: X22 (proofs/boosting.md), of persons X26 (proofs/persons.md).
+    Theorem: X22 (proofs/boosting.md); for persons, X26 (proofs/persons.md).
     Assumes: bins and target of a record are functions of that record and of public or released
     numbers; the number of records is public.
     Numerics: clipped residuals are whole numbers and their sums exact; noisy sums are on a grid.

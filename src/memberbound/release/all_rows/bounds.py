@@ -26,7 +26,7 @@ from memberbound.tables.spelling import Form, check_format, with_words
 
 @dataclass(frozen=True)
 class Range:
-    """A column of numbers (or days) between two public ends, with the form of its texts."""
+    """A public range of numbers or days, with the form in which the column writes them."""
 
     low: float
     high: float
@@ -59,11 +59,11 @@ class Range:
 
     @property
     def middle(self) -> float:
-        """The middle; no end can overflow here."""
+        """The midpoint, computed without overflow."""
         return self.low + self.half
 
     def scale(self, numbers: FloatArray) -> FloatArray:
-        """Map the range to [-1, 1]; numbers beyond count as its ends, NaN stays NaN.
+        """Map the range to [-1, 1]; clip numbers outside it, and keep NaN.
 
         Examples:
             >>> Range(0.0, 10.0).scale(np.array([-3.0, 5.0, 10.0])).tolist()
@@ -73,7 +73,7 @@ class Range:
         return np.clip((inside - self.middle) / self.half, -1.0, 1.0)
 
     def rescale(self, scaled: FloatArray) -> FloatArray:
-        """Map [-1, 1] back to the range; what lies beyond counts as its ends."""
+        """Map [-1, 1] back to the range; clip numbers outside [-1, 1]."""
         return np.asarray(self.middle + self.half * np.clip(scaled, -1.0, 1.0))
 
 
@@ -149,7 +149,7 @@ def _range_with_edges(stated: Mapping[object, object]) -> Range:
 
 
 def _ends(stated: Sequence[object], form: Form) -> tuple[float, float] | None:
-    """Return the ends of a range: two numbers, or two dates; None for anything else."""
+    """Return the ends of a range (two numbers or two dates), or None for anything else."""
     if len(stated) != 2:
         return None
     low, high = (_end(value, form) for value in stated)
@@ -192,7 +192,7 @@ PublicDocument = Mapping[str, object] | str | os.PathLike[str] | None
 
 
 def is_rules(stated: object) -> bool:
-    """Return whether the entry ``rules`` holds rules rather than a bound of a column ``rules``."""
+    """Return whether the entry ``rules`` holds rules, rather than bounds of such a column."""
     return isinstance(stated, Mapping) and not (stated and set(stated) <= _BOUND_KEYS)
 
 
@@ -221,8 +221,8 @@ def read_statements(stated: PublicDocument) -> Mapping[str, object]:
 def read_bounds(stated: PublicDocument) -> dict[str, Range | Categories]:
     """Read public bounds from a mapping, or from a YAML or JSON file that holds one.
 
-    Rules are skipped (:mod:`.rules_section`).  If there are any, the bound of a column named
-    ``rules`` is their entry ``column``.
+    Rules are skipped (:mod:`.rules_section`).  If there are rules, a column that is itself named
+    ``rules`` has its bound in their entry ``column``.
 
     Examples:
         >>> public = read_bounds(

@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 #: Formats of numbers: this many decimals, more decimals, a day, a time.
 Writing = Literal["0", "1", "2", "3", "more", "day", "time"]
 WRITINGS: tuple[Writing, ...] = ("0", "1", "2", "3", "more", "day", "time")
-#: Number of linear cells of a range, at least and at most; maximum number of cells of a numeric
+#: Minimum and maximum number of linear cells of a range; maximum number of cells of a numeric
 #: column.
 LINEAR, MOST_LINEAR = 64, 1024
 #: Ranges of at most this many values have a cell per value.
 _MOST_VALUES = 500
 #: … even if public edges are coarser, for at most this many values.
 _FEW_VALUES = 16
-#: … and texts among numbers that get a cell.
+#: Maximum number of texts among numbers that get a cell of their own.
 MOST_TEXTS = 8
 MOST_CELLS = 1200
 #: Number of octaves below the largest end of a range with their own edge.
 _OCTAVES = 16
-#: Share of the numbers that may have more decimals than the column is written with.
+#: Maximum share of numbers with more decimals than the column's format.
 _FEW = 0.01
 #: Keep a format only if its noisy count exceeds this many noise scales.
 _FORMAT_SCALES = 4.5
@@ -51,10 +51,10 @@ _CALENDAR = (-719_162.0, 2_932_895.0)
 
 @dataclass(frozen=True)
 class NumberCells:
-    """Cells [edge, next edge) of numbers or days, one per text, and one for all other values.
+    """Cells [edge, next edge) of numbers or days, one cell per text, and one for missing values.
 
-    ``step`` is the distance of neighbouring values, or 0 if there is none; ``texts`` occur among
-    the numbers, such as codes for unknown values.
+    ``step`` is the distance between neighbouring values, or 0 if there is none.  ``texts`` are
+    texts that occur among the numbers, such as codes for unknown values.
     """
 
     name: str
@@ -78,7 +78,7 @@ class NumberCells:
 
     @property
     def ordered(self) -> int:
-        """Number of cells that have neighbours."""
+        """Number of cells in an order; the others have no neighbours."""
         return len(self.edges) - 1
 
     @property
@@ -96,7 +96,7 @@ class NumberCells:
         return f"{low:g} to {high:g}"
 
     def cell_of(self, values: Values) -> IntArray:
-        """Return the cell of every value; numbers beyond the ends count as the ends."""
+        """Return the cell of every value, with numbers clipped to the range."""
         return self._cells.cell_of(values)
 
     def draw(
@@ -104,7 +104,7 @@ class NumberCells:
     ) -> pd.Series[object]:
         """Draw a value from every run of cells, first to last.
 
-        If there are texts, numbers become texts too: a column has one type.
+        If the column has texts, numbers are returned as texts too, so that it has one type.
         """
         import pandas as pd
 
@@ -150,7 +150,7 @@ class NumberCells:
         import pandas as pd
 
         if "%" in self.form or self.writing == "day":
-            # A table has few different days: format each once.
+            # A table has few distinct days, so format each once.
             moments = days if self.writing == "day" else np.rint(days * 86_400) / 86_400
             different, inverse = np.unique(moments, return_inverse=True)
             if "%" in self.form:
@@ -184,7 +184,7 @@ class CategoryCells:
 
     @property
     def ordered(self) -> int:
-        """Number of cells that have neighbours: none."""
+        """Number of cells in an order: none."""
         return 0
 
     @property
@@ -214,14 +214,14 @@ class CategoryCells:
 Cells = NumberCells | CategoryCells
 
 
-# ── What is public about how a column is written ──────────────────────────────────────────────────
+# ── Formats that the declared type of a column makes public ───────────────────────────────────────
 
 
 def writing_from_type(kind: object, form: Form) -> Writing | tuple[str, ...] | None:
-    """Return the format of numbers, or all labels, if a declared type determines them; else None.
+    """Return the format of numbers, or all labels, that a declared type implies, else None.
 
-    ``kind`` is a type of Arrow or pandas, or None.  The categories of a pandas
-    categorical are not used: usually they were inferred from the rows.
+    ``kind`` is a type of Arrow or pandas, or None.  The categories of a pandas categorical are not
+    used, because they are usually inferred from the rows.
     """
     from pyarrow import types
 
@@ -252,16 +252,16 @@ def _arrow_type(kind: object) -> pa.DataType | None:
     return kind if isinstance(kind, pa.DataType) else None
 
 
-# ── The format of numbers without a declared type, from one more histogram ────────────────────────
+# ── Formats of numbers without a declared type, from a separate histogram ─────────────────────────
 
 
 def step_of(writing: Writing) -> float:
-    """Return the distance of neighbouring values in this format, or 0."""
+    """Return the distance between neighbouring values in this format, or 0."""
     return 10.0 ** -int(writing) if writing.isdigit() else float(writing == "day")
 
 
 def format_cells(values: Values) -> IntArray:
-    """Return for every value its place in :data:`WRITINGS`, the number of formats for no number."""
+    """Return the index of every value's format in :data:`WRITINGS`; non-numbers come last."""
     numbers = values.numbers
     cells = np.full(len(numbers), WRITINGS.index("more"))
     with np.errstate(all="ignore"):
@@ -295,7 +295,7 @@ def detect_format(noisy: FloatArray, scale: float) -> Writing:
 def public_column(
     name: str, bound: Range | Categories, writing: Writing = "more", linear: int = LINEAR
 ) -> Cells:
-    """Return the cells of a column with public bounds; ``linear`` are those of a wide range."""
+    """Return the cells of a column with public bounds; a wide range has ``linear`` cells."""
     if isinstance(bound, Categories):
         return CategoryCells(name, tuple(label for label in bound.labels if label), bound.form)
     if bound.edges and not _has_few_values(bound, writing):
@@ -304,9 +304,9 @@ def public_column(
 
 
 def _has_few_values(bound: Range, writing: Writing) -> bool:
-    """Tell whether every value of a range has a cell, even if public edges are coarser.
+    """Return whether every value of a range gets its own cell, even if public edges are coarser.
 
-    Edges that join codes would separate them from other columns that depend on the code.
+    Coarser edges would merge codes and so hide how other columns depend on them.
     """
     step = step_of(writing)
     return step > 0 and bound.high - bound.low < _FEW_VALUES * step
@@ -332,8 +332,8 @@ def _edges(
 ) -> tuple[tuple[float, ...], float]:
     """Return the edges of a range's cells and the step of its values.
 
-    Linear edges, octaves towards 0, and 0 itself; every value if there are few enough.  Edges lie
-    half a step below the values they begin with.
+    Edges are linear, with octaves towards 0 and 0 itself, or one per value if there are few.  They
+    lie half a step below the values they begin with.
     """
     step = step_of(writing)
     if max(abs(low), abs(high)) >= step * 2.0**50:
@@ -376,7 +376,7 @@ def cast_to_declared(
             return column
         return column.map(lambda x: str(x).replace(".", ","), na_action="ignore").astype(object)
     if isinstance(kind, pd.CategoricalDtype):
-        # Not with the table's own categories: a single person may be the only one in a category.
+        # Do not use the table's own categories: one of them may belong to a single person.
         return column.astype("category")
     wanted: Any = pd.ArrowDtype(kind) if isinstance(kind, pa.DataType) else kind
     numpy_kind = getattr(wanted, "kind", "")
@@ -388,5 +388,5 @@ def cast_to_declared(
         if isinstance(wanted, np.dtype) and numpy_kind in "iub" and column.isna().any():
             wanted = {"b": "boolean"}.get(numpy_kind, "Int64")
         return column.astype(wanted)
-    except Exception:  # a failing conversion must not stop a release
+    except Exception:  # a failed conversion must not stop a release
         return column

@@ -60,14 +60,14 @@ class Scaling:
 
 
 def public_scaling(bound: Range, mean: float = 0.0) -> Scaling:
-    """Return the map of [low, high] to [-1, 1], about a mean in these units."""
+    """Return the scaling that maps [low, high] to [-1, 1], centred at ``mean`` in these units."""
     centre = bound.middle + mean * bound.half
     return Scaling(bound.low, bound.high, centre, bound.half / 2, 0.0, 2.0)
 
 
 @dataclass(frozen=True)
 class ColumnCode:
-    """The encoding of a column: a number, indicators of public labels or of cells, and *other*.
+    """The encoding of a column: a number, and indicators of labels, of cells and of *other*.
 
     Edge cases: a column with no signal above the noise (identifiers, free text) has no
     code: its width is 0.
@@ -104,7 +104,7 @@ class ColumnCode:
 
     @cached_property
     def indicator_cells(self) -> Beside:
-        """The cell of every indicator; a value in none switches none on."""
+        """The cell of every indicator; values outside these cells set no indicator."""
         return Beside((self.known, Rest()) if self.other else (self.known,))
 
     def unseen(self, read: Mapping[str, Values]) -> list[str]:
@@ -142,7 +142,7 @@ class Encoder:
 
     @property
     def length(self) -> float:
-        """The nominal length of a row, by which rows are divided."""
+        """The nominal norm of a row, by which rows are divided."""
         return math.sqrt(max(1.0, sum(code.mean_square for code in self.columns)))
 
     @property
@@ -163,7 +163,7 @@ class Encoder:
 
     @cached_property
     def layout(self) -> Layout:
-        """The positions of numbers and indicators among the features."""
+        """The feature indices of numbers and indicators."""
         numbers, indicators, start = [], [], 0
         for code in self.used:
             if code.scaling is not None:
@@ -205,7 +205,7 @@ class Encoder:
 
 @dataclass(frozen=True)
 class Layout:
-    """Positions of numbers and indicators among the features; an indicator is 0 or ``one``."""
+    """Feature indices of numbers and indicators; an indicator is 0 or ``one``."""
 
     numbers: list[int]
     indicators: list[slice]
@@ -235,7 +235,7 @@ class EncodedRows:
 
 @dataclass(frozen=True, eq=False)
 class EncodedBlock:
-    """Rows for exact products with parameters, and of their transpose with residuals."""
+    """A block of rows with exact products: with parameters, and transposed with residuals."""
 
     layout: Layout
     numbers: FloatArray
@@ -305,11 +305,11 @@ class TargetCode:
 
     @property
     def range(self) -> Range:
-        """The range of a target of numbers."""
+        """The range of a numeric target."""
         return Range(self.low, self.high, self.form)
 
     def read(self, values: Values) -> tuple[NDArray[np.generic], NDArray[np.bool_]]:
-        """Return codes or scaled numbers, and a mask of listed classes or numbers."""
+        """Return class codes or scaled numbers, and a mask of the rows that have one."""
         if self.classes:
             codes = values.positions(self.classes)
             return codes.astype(np.min_scalar_type(-1 - len(self.classes))), codes >= 0

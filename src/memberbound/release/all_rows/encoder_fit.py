@@ -55,8 +55,8 @@ from memberbound.tables.records import Records
 _CENTRE_SHARE = 0.10
 #: Maximum number of indicators of a column.
 _MOST_CELLS = MOST_LABELS
-#: Private scales for columns with public ranges need more rows than :func:`rows_needed`, by this
-#: factor: their ranges are a sound fallback.
+#: Learning scales within public ranges takes this factor times :func:`rows_needed` rows; smaller
+#: tables use the ranges themselves.
 _RANGE_ROWS = 6.0
 #: Classes with fewer rows than this divided by μ are lost in the noise: digits with 900 rows at
 #: η = 0.01 has 4.5 and an accuracy of 0.2.
@@ -72,7 +72,7 @@ _MEAN_SPREAD = 1.0
 
 
 def widest(names: list[str], bounds: Bounds) -> int:
-    """Bound the width of an encoder of these columns, before the table is read."""
+    """Return an upper bound on an encoder's width, before the table is read."""
     total = 0
     for name in names:
         bound = bounds.get(name)
@@ -86,7 +86,7 @@ def widest(names: list[str], bounds: Bounds) -> int:
 
 
 def most_classes(rows: int, mu: float) -> int:
-    """Return the maximum number of public classes of a table: each needs 4/μ rows."""
+    """Return the maximum number of public classes of a target: each needs 4/μ rows."""
     return max(2, math.floor(rows * mu / _CLASS_SIGNALS))
 
 
@@ -102,7 +102,8 @@ def fit_target(
     """Fit the target's code: from public bounds, noisy names of classes, or a learnt range.
 
     Guarantee: a class of a single person is named with probability at most :data:`CLASS_SLACK`,
-    so both worlds are within that of a Gaussian pair (proofs/gradient-descent.md, claim 5).
+    so the release is within that probability of a Gaussian pair (proofs/gradient-descent.md, claim
+    5).
     """
     bound = bounds.get(name)
     if bound is not None and isinstance(bound, Range) == classifier:
@@ -138,12 +139,12 @@ def fit_target(
 def choose_bounds(
     bounds: Bounds, features: list[str], rows: int, mu: float, *, classes: bool
 ) -> Bounds:
-    """Return the bounds that are used without learning a private scale within a range.
+    """Return the bounds to use as they are, without learning a scale within the range.
 
     A range covers the possible numbers, not the typical ones.  If the budget allows histograms of
-    all columns, centre and spread within a range are learnt as for private columns, so
-    that an honest wide range costs nothing.  Smaller tables keep the scale of their ranges, and so
-    do columns with public edges.
+    all columns, centre and spread within a range are learnt as for private columns, so that a wide
+    range costs no accuracy.  Smaller tables, and columns with public edges, keep the scale of the
+    range.
     """
     ranged = [n for n in features if isinstance(b := bounds.get(n), Range) and not b.edges]
     private = sum(name not in bounds for name in features)
@@ -198,7 +199,7 @@ def _private_code(column: PrivateColumn, bound: Range | None = None) -> ColumnCo
 
 
 def _number_code(column: PrivateColumn, law: NumberLaw, bound: Range | None) -> ColumnCode:
-    """Return the code of numbers: their mean and spread, and indicators beside them."""
+    """Return the code of a numeric column: mean and spread, and indicators of other cells."""
     found = column.range
     assert found is not None
     low, high = found.low, found.high
@@ -223,7 +224,7 @@ def _number_code(column: PrivateColumn, law: NumberLaw, bound: Range | None) -> 
 
 
 def _median_size(cells: Sequence[int], weights: Sequence[float]) -> float:
-    """Return the power of two at the median size of the nonzero numbers in these cells."""
+    """Return the median magnitude of the nonzero numbers in these cells, as a power of two."""
     sizes = [
         (max(map(abs, octave_ends(cell))), weight)
         for cell, weight in zip(cells, weights, strict=True)
@@ -236,7 +237,7 @@ def _median_size(cells: Sequence[int], weights: Sequence[float]) -> float:
 
 
 def _noisy_mean(table: Records, ranges: Mapping[str, Range], budget: Budget) -> dict[str, float]:
-    """Return means of the columns with public ranges, in [-1, 1], from one noisy sum."""
+    """Return means in [-1, 1] of the columns with public ranges, from one noisy sum."""
     records = len(table)
     radius = _MEAN_RADIUS * math.sqrt(len(ranges))
     share = budget.take("means of columns with public ranges", _CENTRE_SHARE)
@@ -253,7 +254,7 @@ def _noisy_mean(table: Records, ranges: Mapping[str, Range], budget: Budget) -> 
 def _sum_clipped_rows(
     shard: Records, ranges: Mapping[str, Range], radius: float, step: float
 ) -> FloatArray:
-    """Sum rows scaled to [-1, 1], each clipped to the radius."""
+    """Sum rows that are scaled to [-1, 1] and clipped to the radius."""
     persons = shard.persons
     grid = large_array((len(ranges), shard.rows), np.dtype(np.int16), shard.memory)
     for index, (name, bound) in enumerate(ranges.items()):

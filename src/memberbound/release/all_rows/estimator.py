@@ -1,4 +1,4 @@
-"""A scikit-learn estimator of a model of all rows that hides every record."""
+"""A scikit-learn meta-estimator that trains on all rows and hides every record."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _shape(target: Any) -> tuple[int, ...]:
 def _like(labels: tuple[str, ...], target: object) -> Labels:
     """Convert class names to the target's type.
 
-    A list has no type: its classes are numbers if all names are, independently of the rows.
+    A list has no type.  Its classes are numbers if all names are, whatever the rows hold.
     """
     kind = getattr(target, "dtype", None)
     kind = getattr(kind, "numpy_dtype", kind)
@@ -99,7 +99,7 @@ class PrivateEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     @available_if(_released_has("predict"))
     def predict(self, X: ArrayLike) -> NDArray[np.generic]:
         """Predict with the released model."""
-        rows = self._rows(X)  # first, because it raises if nothing is fitted
+        rows = self._rows(X)  # first, because it raises if the estimator is not fitted
         return np.asarray(self.released_.predict(rows))
 
     @available_if(_released_has("predict_proba"))
@@ -118,9 +118,9 @@ class PrivateEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 class MembershipPrivate(PrivateEstimator):
     """Train a model on all rows without revealing who is in the data.
 
-    No attacker who knows all other records and sees the model is right about any record's
-    membership more than ``eta`` above blind guessing.  X may hold texts and missing values; it is
-    encoded internally, from ``bounds`` or from noisy histograms, so do not scale or encode it
+    An attacker who knows all other records and sees the model gains at most ``eta`` over blind
+    guessing about any record's membership.  X may hold texts and missing values; it is encoded
+    internally, from ``bounds`` or from noisy histograms, so do not scale or encode it
     before: preprocessing fitted on these rows is not covered.  The base determines the learner, and
     these settings are supported: C, alpha, class_weight and fit_intercept of linear models;
     learning_rate, n_estimators or max_iter, max_depth and max_leaf_nodes (of trees with one
@@ -221,7 +221,7 @@ class MembershipPrivate(PrivateEstimator):
         unknown = [name for name in public if name != _TARGET and name not in records.columns]
         if unknown:
             raise InputError(
-                f"bounds must be of columns of X, or of the target as {_TARGET!r}, got "
+                f"bounds must name columns of X, or the target as {_TARGET!r}, got "
                 f"{unknown[0]!r}. {_RAW_COLUMNS}"
             )
         self.released_ = fit_private(
@@ -245,7 +245,7 @@ class MembershipPrivate(PrivateEstimator):
         return self
 
     def _public(self, X: object, y: object) -> Bounds:
-        """Return the bounds, with those under the series' name assigned to the target."""
+        """Return the bounds, with the entry under the series' name moved to the target."""
         public = read_bounds(self.bounds)
         name = getattr(y, "name", None)
         if name in public and name not in getattr(X, "columns", ()):
@@ -257,7 +257,7 @@ class MembershipPrivate(PrivateEstimator):
         return {**public, **read_bounds({_TARGET: {"categories": list(self.classes)}})}
 
     def _records(self, X: ArrayLike, bounds: Bounds, *, reset: bool) -> Records:
-        """Return raw rows, with each value parsed on its own; unnamed columns are x0, x1, …."""
+        """Parse raw rows value by value; name unnamed columns x0, x1, …."""
         validate_data(self, X, skip_check_array=True, reset=reset)
         sparse = hasattr(X, "toarray")
         if sparse or (

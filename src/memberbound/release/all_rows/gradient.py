@@ -1,4 +1,4 @@
-"""Noisy gradient descent on all rows: every record of any table, in the neighbour game (X22).
+"""Noisy gradient descent on all rows in the neighbour game (X22).
 
 A record with features x and scores S = Θᵀx has the gradient x ⊗ r with the residual r = ∂ℓ/∂S, and
 its norm is ‖x‖·‖r‖.  So a record is clipped by one factor from two norms, and no gradient of a
@@ -40,7 +40,7 @@ Features = Any
 #: Tuned once on breast cancer, digits, Adult, ACS and MNIST; see docs/gradient.md.
 _STEPS = 80
 _MOMENTUM = 0.8
-#: Kind of target: T·rate·clip over μ·rows, the clip, the share of the steps that is averaged.
+#: By kind of target: T·rate·clip over μ·rows, the clip, and the share of steps that is averaged.
 CLASS_CLIP = 0.1
 _PATHS = {
     "centred": (0.25, CLASS_CLIP, 0.1),
@@ -48,8 +48,8 @@ _PATHS = {
     "several scores": (1.0, CLASS_CLIP, 0.1),
     "numbers": (0.25, 0.25, 0.5),
 }
-#: Chosen by benchmarks/protect_choices.py over eight tables, as is the first path: centred descents
-#: go further if μ·rows exceeds the first number, up to this factor.
+#: Centred descents take a longer path if μ·rows exceeds the first number, by up to this factor.
+#: Both were chosen by benchmarks/protect_choices.py over eight tables, as was the first path.
 _CLEAR_SIGNAL, _FARTHER = 1000.0, 4.0
 #: The largest rate·clip, which limits single steps.
 _FASTEST = 400.0
@@ -59,9 +59,9 @@ MOST_DRAWS = 500_000
 _INTERCEPT = 0.2
 #: Rows are clipped to this norm before they are averaged; a typical row has norm 1.
 _MEAN_RADIUS = 1.1
-#: Least squared length of a typical centred row.
+#: Minimum squared norm of a typical centred row.
 _LEAST_SQUARE = 0.05
-#: Training starts at the balanced score if the classes' shares differ by more than one over this;
+#: Training starts at the balanced score if the shares of the classes differ by more than 1/this;
 #: chosen by benchmarks/protect_choices.py.
 _PULL = 2.0
 
@@ -94,13 +94,13 @@ class Descent:
         regression: bool = False,
         centred: bool = False,
     ) -> Descent:
-        """Return the default settings of docs/gradient.md, which depend on public numbers only.
+        """Return the default settings (docs/gradient.md), from public numbers only.
 
         ``centred`` applies to a single score for two classes with a :class:`Start`.
 
-        Noise in a score after T steps of rate r is about 2·clip·T·r/(μ·rows), for any T: so T
-        is fixed (fewer for very wide models) and T·r is chosen such that this noise is of order
-        one, as long as that does not make single steps too long.
+        After T steps of rate r, noise in a score is about 2·clip·T·r/(μ·rows).  It depends on the
+        product T·r alone, so T is fixed (smaller for very wide models) and r keeps this noise of
+        order one, as long as single steps do not become too long.
         """
         steps = max(1, min(_STEPS, MOST_DRAWS // (outputs * (width + 1))))
         kind = "numbers" if regression else "one score" if outputs == 1 else "several scores"
@@ -142,12 +142,12 @@ class Start:
 
 
 def starting_score(share: float, clip: float) -> float:
-    """Return constant log-odds for two classes, given the share of the second.
+    """Return the constant starting log-odds of two classes, given the share of the second.
 
-    Clipped residuals of a rare class and of the others add up to 0 at the *balanced* score.  From
-    anywhere else all records first push towards it, along the error of the centre.  The more alike
-    the classes are, the weaker is the push, and the closer to the log-odds of the share training
-    starts.
+    At the *balanced* score, the clipped residuals of a rare class and of the others add up to 0.
+    From any other start, all records first push towards it, along the error of the centre.  The
+    push is weaker the more alike the classes are, so training then starts closer to the log-odds of
+    the share.
     """
     rare = min(share, 1.0 - share)
     residual = min(clip, 1.0 - rare) * rare / (1.0 - rare)
@@ -157,7 +157,7 @@ def starting_score(share: float, clip: float) -> float:
 
 
 def _score_grid(theta: FloatArray) -> FloatArray:
-    """Round parameters such that scores of features on the grid are exact."""
+    """Round parameters so that scores of features on the grid are exact."""
     bits = 36 - len(theta).bit_length()
     step = 2.0 ** (math.frexp(float(np.abs(theta).max()))[1] - bits)
     return np.asarray(np.rint(theta / step) * step)
@@ -173,11 +173,11 @@ def clip_and_sum(
     weights: FloatArray | None = None,
     step: float = 0.0,
 ) -> FloatArray:
-    """Sum the clipped gradients of a block's records, that of a constant 1 last.
+    """Sum the clipped gradients of a block's records; the last row is that of the constant 1.
 
     ``starts`` are the first rows of persons.  ``weights`` from 0 to 1 multiply clipped residuals,
-    which increases no norm.  Summands are truncated to multiples of ``step``.  All other rounding
-    errors of the sum are covered by :func:`path_sensitivity`.
+    which never increases a norm.  Summands are truncated to multiples of ``step``;
+    :func:`path_sensitivity` covers all other rounding errors.
     """
     clipped = clip_residuals(residuals, lengths, clip, starts)
     if weights is not None:
@@ -187,7 +187,7 @@ def clip_and_sum(
     return np.vstack([block.transpose_dot(clipped), clipped.sum(axis=0)])
 
 
-# ── The model, and the descent that makes it of all rows ──────────────────────────────────────────
+# ── The model, and the descent that fits it ───────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,7 +283,7 @@ class TrainingRows:
     def residuals(self, loss: Loss, scores: FloatArray, rows: slice) -> FloatArray:
         """Return the residuals of a block; 0 for rows of weight 0.
 
-        They do not use up their person's clip either.
+        Rows of weight 0 also leave the clip of their person unused.
         """
         residuals = loss.residuals(scores, loss.target(self.codes[rows]))
         return residuals if self.weights is None else residuals * (self.weights[rows, None] > 0)
@@ -328,10 +328,10 @@ class _Iterate:
 
 
 def _gradient(rows: TrainingRows, loss: Loss, descent: Descent, iterate: _Iterate) -> FloatArray:
-    """Sum the shard's clipped gradients, that of a constant 1 last.
+    """Sum the shard's clipped gradients; the last row is that of the constant 1.
 
-    With a centre c, residuals are those of centred rows x - c, and clipped by their lengths; the
-    sum is that of x itself.
+    With a centre c, residuals are computed and clipped for the centred rows x - c, but the sum is
+    over x itself.
     """
     theta, centre = iterate.theta, iterate.centre
     total = np.zeros_like(theta)
@@ -376,12 +376,12 @@ def descend(
     features on the grid.
 
     Guarantee: the noisy sums of all steps, and so anything computed from them, are within
-    ``release_slack(steps·parameters)`` of a ``share.mu``-GDP pair under replace-one: for every
+    ``release_slack(steps·parameters)`` of a ``share.mu``-GDP pair under replace-one, for every
     record of any table.
-    Theorem: X22 (proofs/gradient-descent.md, claims 1 to 3), of persons X26 (proofs/persons.md).
+    Theorem: X22 (proofs/gradient-descent.md, claims 1 to 3); for persons, X26 (proofs/persons.md).
     Assumes: features and target of a record are functions of that record and of public numbers (or
     of releases from the same budget); the number of records is public; a row's scores are
-    computed from that row.  Of persons features are on the grid (:func:`on_grid`).
+    computed from that row.  With persons, features are on the grid (:func:`on_grid`).
     Numerics: a record's clipped gradient is at most the clip in exact arithmetic; rounding of the
     sum is part of the sensitivity; the noisy sum is put on a grid.
     Edge cases: records of weight 0 have no effect.
@@ -403,7 +403,7 @@ def descend(
         exact = rows.sum(_gradient, loss, descent, _Iterate(_score_grid(theta), centre, step))
         if centre is not None:
             exact[:-1] -= np.outer(centre, exact[-1])
-        exact[-1] *= descent.intercept  # the constant feature is this, not 1
+        exact[-1] *= descent.intercept  # the constant feature is `intercept`, not 1
         # From here on nothing but the noisy sum is used: post-processing.
         slope = gradients.measure(exact) / records
         velocity = descent.momentum * velocity + (1 - descent.momentum) * slope
@@ -419,6 +419,6 @@ def descend(
 
 
 def most_draws(width: int, outputs: int) -> int:
-    """Bound the number of draws of a default descent, given its width and outputs."""
+    """Return an upper bound on the noise draws of a default descent."""
     parameters = outputs * (width + 1)
     return max(parameters, min(_STEPS * parameters, MOST_DRAWS))

@@ -1,8 +1,8 @@
 """Noisy histograms of columns without public bounds.
 
 The cells are the same for every table: numbers by sign and octave, texts by bucket of a public
-hash, so that a cell never reveals a name.  A name (a class, a value of a synthetic row) is released
-only if its noisy count shows that many people share it (proofs/gradient-descent.md).
+hash, so that a cell never reveals a name.  A name (of a class, or a value in a synthetic row) is
+released only if its noisy count shows that many people share it (proofs/gradient-descent.md).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _hash(label: str) -> int:
 
 
 class FixedCells:
-    """The cells that are the same for every table: octaves, missing values, buckets of texts."""
+    """Cells that are the same for every table: octaves, missing values, buckets of texts."""
 
     @property
     def count(self) -> int:
@@ -121,8 +121,8 @@ _ALIKE = 3.0
 def noisy_names(records: Records, name: str, histograms: NoisySums) -> tuple[str, ...]:
     """Release the names of values that many people share, from one noisy histogram.
 
-    Each person counts once, for their most common value; otherwise each of several values unique to
-    them would have a chance of being released.
+    Each person counts once, for their most common value.  Otherwise a person with several unique
+    values would have several chances of having one released.
 
     Guarantee: a value of a single person is released with probability at most ``CLASS_SLACK``.
     """
@@ -144,10 +144,10 @@ def _name_counts(shard: Records, name: str) -> dict[str, int]:
 
 
 def noisy_identifiers(records: Records, private: Sequence[str], budget: Budget) -> tuple[str, ...]:
-    """Return the columns that are named like identifiers and have few repeated values.
+    """Return the columns with identifier-like names and few repeated values.
 
-    Names are public; the number of distinct values is measured with noise.  Replacing or adding a
-    record changes each number by at most 1 (proofs/gradient-descent.md, claim 5).
+    Column names are public; the number of distinct values is measured with noise, and replacing or
+    adding a record changes it by at most 1 (proofs/gradient-descent.md, claim 5).
     """
     called = [name for name in private if says_identifier(name)]
     if not called:
@@ -166,9 +166,9 @@ def _name_hashes(shard: Records, names: Sequence[str]) -> tuple[list[NDArray[np.
 
 
 def hardly_shared(texts: FloatArray, scale: float) -> bool:
-    """Return whether noisy counts of texts are as uniform over the buckets as those of identifiers.
+    """Return whether a column's texts look unique: their noisy bucket counts are nearly uniform.
 
-    Σcount² is n²/buckets + n if no two rows share a text, and n²/k for k equal categories.
+    Σcount² is n²/buckets + n if no two rows share a text, and n²/k for k categories of equal size.
     """
     rows = max(0.0, float(texts.sum()))
     squares = float(np.square(texts).sum()) - texts.size * scale**2

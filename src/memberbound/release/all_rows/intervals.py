@@ -1,8 +1,8 @@
-"""Intervals for numbers of all rows: for the table's own value, and for the population.
+"""Intervals for released statistics: of the table's own value, and of the population's.
 
 Everything here is a function of released numbers (X32, proofs/intervals.md): it spends no budget.
-The table's own value is that of the clipped rows; the population's is its expectation over tables
-of as many independent records.
+The table's own value is computed from the clipped rows; the population's is its expectation over
+tables of the same number of independent records.
 """
 
 from __future__ import annotations
@@ -26,40 +26,41 @@ from memberbound.release.precision import (
 
 @dataclass(frozen=True)
 class Noise:
-    """The noise of a vector of sums, as its intervals need it."""
+    """The noise of a vector of sums, and the quantiles that its intervals use."""
 
     scale: float
     confidence: float = CONFIDENCE
-    #: Length of the coefficients of a linear function of such numbers.
+    #: Norm of the coefficients, for a linear function of such numbers.
     length: float = 1.0
 
     @property
     def half(self) -> float:
-        """The half-width of the interval of one number, or of that linear function."""
+        """The half-width of the interval of one number, or of the linear function."""
         return self.length * half_width(self.scale, self.confidence)
 
     @property
     def sampling(self) -> float:
-        """The normal quantile of sampling errors."""
+        """The normal quantile for sampling errors."""
         return normal_quantile(self.confidence)
 
     @property
     def error(self) -> float:
-        """The standard error of one number: noise, and its rounding to the grid."""
+        """The standard error of one number: the noise and its rounding to the grid."""
         step = float(COARSE.steps(self.scale))
         return self.length * math.sqrt(self.scale**2 + step**2 / 12)
 
 
 def linear_interval(value: float, noise: Noise, length: float = 1.0) -> tuple[float, float]:
-    """Return the interval of a linear function, whose coefficients have this Euclidean length."""
+    """Return the interval of a linear function with coefficients of Euclidean norm ``length``."""
     return value - noise.half * length, value + noise.half * length
 
 
 def count_interval(count: float, noise: Noise, records: int) -> NumberInterval:
     """Return the intervals of a noisy count; the population's is the expected count.
 
-    The population's solves (count - x)² ≤ h² + z²·x(1 - x/n) for x, the score interval with noise:
-    a rare cell's variance is that of x, not that of the noisy count.
+    The population's interval is the set of x with (count - x)² ≤ h² + z²·x(1 - x/n): a score
+    interval with noise, because the variance of a rare cell depends on x and not on the noisy
+    count.
     """
     square = noise.sampling**2
     lead, middle = 1.0 + square / records, count + square / 2
@@ -71,9 +72,9 @@ def count_interval(count: float, noise: Noise, records: int) -> NumberInterval:
 def bounded_interval(
     total: float, squares: float, noise: Noise, records: int
 ) -> tuple[float, float]:
-    """Return the interval of the expected sum of values in [0, 1], from that of their squares.
+    """Return the interval of the expected sum of values in [0, 1], given their sum of squares.
 
-    The solutions of (total - x)² ≤ h² + z²(squares - x²/n).
+    It is the set of x with (total - x)² ≤ h² + z²(squares - x²/n).
     """
     square = noise.sampling**2
     spread = min(max(squares, total**2 / records), max(total, 0.0))
@@ -106,7 +107,7 @@ class NoisyMean:
                 self.noise.error * length, table, (value - reach, value + reach)
             )
         error = half * self.noise.error * math.hypot(1.0, self._ratio) / self.present
-        # The sampling variance of Σ(x - r) over the values is Σ(x - r)², which the squares give.
+        # The sampling variance of Σ(x - r) is Σ(x - r)², which follows from the sum of squares.
         ends = [self._solve(square) for square in (0.0, self.noise.sampling**2)]
         table, population = ((middle + half * a, middle + half * b) for a, b in ends)
         return NumberInterval.between(error, table, population)
@@ -117,7 +118,7 @@ class NoisyMean:
 
     @property
     def _spread(self) -> float:
-        """The sum of squares, between its least and its largest possible value."""
+        """The sum of squares, clipped to its possible range."""
         least = self.total**2 / max(self.present, 1.0)
         return float(np.clip(self.squares, least, max(self.present, least)))
 
@@ -143,17 +144,17 @@ class NoisyMean:
 def quantile_interval(
     halves: Sequence[FloatArray], level: float, ends: tuple[float, float], noise: Noise
 ) -> NumberInterval:
-    """Return the intervals of a quantile from noisy counts of halves of halves of a range.
+    """Return the intervals of a quantile, from noisy counts of a range's dyadic intervals.
 
-    A leaf belongs to the interval unless the noisy number of values below it is significantly more
-    than the quantile's rank, or that below its upper end significantly less.
+    A leaf belongs to the interval unless the noisy number of values below it is significantly above
+    the quantile's rank, or the number below its upper end is significantly below that rank.
     """
     depth = len(halves)
     below, variance = np.zeros(2**depth + 1), np.zeros(2**depth + 1)
     edges = np.arange(2**depth + 1)
     total = float(halves[0].sum())
     for index, noisy in enumerate(halves):
-        # The node left of the edge's own path, where the path turns right.
+        # Where the path to the edge turns right, add the node on its left.
         nodes = edges >> (depth - 1 - index)
         right = (nodes % 2 == 1) & (edges < 2**depth)
         below[right] += noisy[nodes[right] - 1]
@@ -169,7 +170,7 @@ def quantile_interval(
         high = int(np.flatnonzero(excess[:-1] <= reach[:-1])[-1])
         width = (ends[1] - ends[0]) / 2**depth
         found.append((ends[0] + low * width, ends[0] + (high + 1) * width))
-    # Noise moves a quantile by whole leaves, at a rate that depends on how dense the values are.
+    # Noise moves a quantile by whole leaves; how many depends on the density of the values.
     return NumberInterval.between(None, *found)
 
 
@@ -186,8 +187,8 @@ def covariance_intervals(
     """Return the intervals of the table's own covariances, to first order in the noise.
 
     ``moments`` are the second moments of pairs of columns, in [-1, 1] as ``mean``; ``noises`` that
-    of the sums, and of the products.  What sampling adds depends on fourth moments, which were not
-    measured: the population has no interval.
+    of the sums and of the products.  The population has no interval, because the sampling error
+    depends on fourth moments, which are not measured.
     """
     left, right = (np.asarray(side) for side in pairs)
     first, second, same = mean[left], mean[right], left == right

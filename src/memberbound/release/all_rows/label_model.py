@@ -1,4 +1,4 @@
-"""The label model: the target given the other columns, as an additive softmax.
+"""Label model: an additive softmax for the target given the other columns.
 
 The score of a group of the target is an intercept plus an effect per bin of every column.  Effects
 are fitted once, by penalised Newton steps, so that drawn rows have the measured (bin, group)
@@ -22,9 +22,9 @@ from memberbound.release.all_rows.marginals import IntArray, LabelledRows, Relea
 
 #: Prior standard deviations of an effect, and of the difference of neighbouring bins' effects.
 _CLASS_PRIOR = (0.3, 0.4)
-#: … for groups that are ranges of numbers, which other columns may determine.
+#: The same for groups that are ranges of numbers, which other columns may determine.
 _NUMBER_PRIOR = (2.0, 1.5)
-#: Candidate factors of both for a column, and their prior spread (natural log).
+#: Candidate factors of both deviations for a column, and their prior spread (natural log).
 _PRIOR_SCALES = tuple(3.0 ** (k / 2) for k in range(-2, 5))
 _PRIOR_SPREAD = 0.7
 #: Maximum number of Newton steps, and of halvings of a step.
@@ -50,7 +50,7 @@ def softmax(scores: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class LabelModel:
-    """Scores of the target's groups: intercepts and an effect per bin of every column.
+    """Scores of the target's groups: an intercept each, and an effect per bin of every column.
 
     ``factor`` multiplies the effects of drawn rows; the effects themselves lie on the grid.
     """
@@ -60,14 +60,14 @@ class LabelModel:
     factor: float = 1.0
 
     def additive(self, bins: Sequence[NDArray[np.integer[Any]]]) -> FloatArray:
-        """Return the sums of effects, exact."""
+        """Return the exact sum of effects for every row and group."""
         scores = np.zeros((len(bins[0]) if bins else 0, len(self.intercepts)))
         for effect, index in zip(self.effects, bins, strict=True):
             scores += effect[index]
         return scores
 
     def likely(self, additive: FloatArray) -> FloatArray:
-        """Return the probabilities of the groups from sums of effects."""
+        """Return the probability of every group, given sums of effects."""
         return softmax(self.intercepts + self.factor * additive)
 
     def tie_intercepts(self, additive: FloatArray, shares: FloatArray) -> LabelModel:
@@ -82,10 +82,10 @@ class LabelModel:
         return replace(self, intercepts=intercepts - intercepts.max())
 
     def sharpen_effects(self, rows: float) -> LabelModel:
-        """Enlarge the effects, the more so the fewer rows are outside the main group.
+        """Enlarge the effects; the factor is larger if few rows are outside the main group.
 
-        Labels that follow the scores more closely than real ones help a model trained on
-        few drawn rows to find the ranking.  Its probabilities are slightly too extreme.
+        With labels that follow the scores more closely than real ones, a model trained on few drawn
+        rows finds the ranking more easily.  Its probabilities are slightly too extreme.
         """
         more = min(1.0 + _SHARPENING / math.sqrt(max(rows, 1.0)), _SHARPEST)
         return replace(self, factor=self.factor * more)
@@ -122,7 +122,8 @@ def fit_label_model(
 ) -> LabelModel:
     """Fit the label model to noisy (bin, group) counts, on the bins of drawn rows.
 
-    Uses Newton steps with a line search on a convex objective.  ``numbers``: groups are ranges.
+    The objective is convex and is minimised by Newton steps with a line search.  Set ``numbers`` if
+    groups are ranges of numbers.
     """
     prior = _NUMBER_PRIOR if numbers else _CLASS_PRIOR
     objective = _Objective.of(columns, groups, bins, prior)
@@ -149,11 +150,11 @@ def fit_label_model(
 
 @dataclass(frozen=True, eq=False)
 class _Objective:
-    """Σ log Σ exp(score) - Σ effect·moment + ½ Σ ridge·effect², of drawn rows.
+    """The objective Σ log Σ exp(score) - Σ effect·moment + ½ Σ ridge·effect² over drawn rows.
 
     The moment of a bin and a group is the group's share of the drawn rows in the bin, plus the
-    measured excess.  The ridge of a bin grows with the noise of its count.  Of two groups only the
-    difference of effects counts: they are ±half of it.
+    measured excess.  The ridge of a bin grows with the noise of its count.  With two groups only
+    the difference of their effects matters, so they are ± half of it.
     """
 
     bins: Sequence[IntArray]
@@ -188,7 +189,7 @@ class _Objective:
             variance = gain + (ratio * column.scale) ** 2 * spread
             precision = _prior(column, ratio * excess, gain, variance, prior)
             for group, ridge in enumerate(ridges):
-                # The posterior mode for this column alone.
+                # The posterior mode if this were the only column.
                 weight = np.sqrt(variance[:, group] / gain[:, group])
                 ridge[own, own] = precision * np.outer(weight, weight)
         return cls(bins, offsets, np.log(shares), moments, ridges)
@@ -219,7 +220,7 @@ class _Objective:
         return float(value)
 
     def newton_step(self, effects: FloatArray, scores: FloatArray) -> tuple[FloatArray, float]:
-        """Return the step, group by group, and the objective's decrease along it."""
+        """Return the Newton step of every group, and the objective's decrease along it."""
         likely = softmax(scores)
         step, slope = np.zeros_like(effects), 0.0
         sizes = np.diff(self.offsets)
@@ -247,7 +248,7 @@ def _prior(
     variance: FloatArray,
     prior: tuple[float, float],
 ) -> FloatArray:
-    """Return the prior precision of a column's effects: of their sizes, and of neighbours.
+    """Return the prior precision of a column's effects, and of differences of neighbours.
 
     The scale is the one that best explains the measured excess (empirical Bayes), with a
     preference for the usual one.
@@ -273,7 +274,7 @@ def _prior(
 
 
 def _curvature(bins: Sequence[IntArray], sizes: IntArray, weights: FloatArray) -> FloatArray:
-    """Return the weight of rows in every pair of bins, of one column or two."""
+    """Return the total weight of rows in every pair of bins, of one column or of two."""
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     table = np.zeros((offsets[-1], offsets[-1]))
     for a, index in enumerate(bins):
@@ -291,8 +292,9 @@ def _curvature(bins: Sequence[IntArray], sizes: IntArray, weights: FloatArray) -
 def score_and_guess(additive: FloatArray, intercepts: FloatArray) -> tuple[FloatArray, IntArray]:
     """Return an exact score and a guessed group for every row, in multiples of 1/64.
 
-    With two groups the guess is the second and the score its lead; otherwise the guess has the
-    largest total, and the score is its lead over the next one.
+    With two groups the guess is always the second and the score is its margin over the first.
+    Otherwise the guess is the group with the largest total, and the score is its margin over the
+    next one.
     """
     total = additive + np.rint(intercepts * GRID) / GRID
     if total.shape[1] == 2:

@@ -1,7 +1,7 @@
 """Private forms of learners, and the settings that they support.
 
 Every setting is a public number.  A setting without a counterpart in the private form must keep its
-default; otherwise, a search over it would only compare noise with noise.
+default, because a search over it would only compare noise with noise.
 """
 
 from __future__ import annotations

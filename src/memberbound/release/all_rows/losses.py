@@ -91,7 +91,7 @@ class Loss:
 
     @property
     def probable(self) -> bool:
-        """Whether the loss is a likelihood, so that scores give class probabilities."""
+        """Whether the loss is a likelihood, so that scores determine class probabilities."""
         return self.name in ("logistic", "softmax")
 
     def probabilities(self, scores: FloatArray) -> FloatArray:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 IntArray = NDArray[np.int64]
-#: Columns that are counted together.
+#: Indices of columns that are counted together.
 Clique = tuple[int, ...]
 
 
@@ -108,15 +108,15 @@ RARE_SCALES = 3.0
 _RUN_PRICE = 6.0
 #: A pair's count below this many noise scales may be empty.
 _EMPTY_SCALES = 2.0
-#: A count above this many noise scales shows that one column is not a function of the other.
+#: A count above this many noise scales rules out that one column is a function of the other.
 _FUNCTION_SCALES = 4.0
-#: Weight of independence mixed into a pair, so that every conditional law exists.
+#: Share of independence mixed into a pair, so that every conditional distribution exists.
 _LEAST_SHARE = 1e-4
-#: A table of steps with this share of the records in every row's largest cell is a step function.
+#: A pair is a step function if the largest cells of all rows hold this share of the records.
 _PURE = 0.95
-#: Rounds of raking, and the total variation that they may leave in the sums of a table at least.
+#: Rounds of raking, and the smallest tolerance (total variation) for the sums of a table.
 _RAKINGS, LEAST_MISFIT = 30, 0.02
-#: Shares of independence that are mixed into a table with too many empty cells, one by one.
+#: Shares of independence to try, in this order, for a table with too many empty cells.
 _MIXED_SHARES = (1e-4, 1e-3, 1e-2, 0.1)
 
 
@@ -159,11 +159,11 @@ def smooth(noisy: FloatArray, scale: float) -> FloatArray:
 
 
 def merge(counts: FloatArray, ordered: int, most: int, least: float = math.inf) -> IntArray:
-    """Merge cells into at most ``most`` runs of about equal mass; return the run of every cell.
+    """Merge cells into at most ``most`` runs of similar mass; return the run of every cell.
 
-    Next to heavy cells, runs may be smaller, down to ``least`` records.  Only the first
-    ``ordered`` cells have neighbours.  Of the others the largest have their own run
-    and the rest share the last one, empty cells among them.
+    Next to heavy cells, runs may be smaller, down to ``least`` records.  Only the first ``ordered``
+    cells have neighbours.  Among the other cells the largest have their own run, and the rest,
+    including empty cells, share the last one.
 
     Examples:
         >>> merge(np.array([5.0, 5, 50, 5, 5, 20, 1, 0]), 5, 4).tolist()
@@ -193,14 +193,14 @@ def merge(counts: FloatArray, ordered: int, most: int, least: float = math.inf) 
 def _equal_runs(mass: FloatArray, most: int, least: float) -> IntArray:
     """Return runs of neighbouring cells; heavy cells stay single, the others have equal mass.
 
-    The mass is an equal share of the total, or ``least`` if that is less: next to a heavy cell
-    the others keep their resolution.
+    The mass is an equal share of the total, or ``least`` if that is smaller, so that cells next to
+    a heavy one keep their resolution.
     """
     if len(mass) <= most:
         return np.arange(len(mass))
     filled = mass > 0
     if 0 < filled.sum() <= most:
-        # Empty cells join the run before them.
+        # Empty cells join the preceding run.
         return np.asarray(np.maximum(np.cumsum(filled) - 1, 0))
     total = max(float(mass.sum()), 1e-9)
     heavy = mass >= total / most
@@ -222,8 +222,8 @@ def rake(
 ) -> FloatArray:
     """Rake a table to these row and column sums (iterative proportional fitting).
 
-    Cells of 0 stay empty unless the sums of rows stay further than ``misfit`` (total variation)
-    without them: then independence is mixed in, as little as suffices.
+    Cells of 0 stay empty unless the row sums then miss their targets by more than ``misfit`` (total
+    variation).  In that case, mix in the smallest sufficient share of independence.
 
     Examples:
         >>> rake(np.eye(2), np.array([70.0, 30.0]), np.array([60.0, 40.0])).round().tolist()
@@ -257,8 +257,8 @@ def estimate_pair(
 ) -> FloatArray:
     """Estimate consistent counts of a pair from noisy and expected counts.
 
-    The noisy counts are shrunk towards the expected ones (James and Stein): row by row, or all
-    together.  Cells with large expected counts but no more than noise stay empty.
+    The noisy counts are shrunk towards the expected ones (James–Stein), row by row or all together.
+    Cells with large expected counts but no more than noise stay empty.
     """
     distance = noisy - expected
     axis = 1 if by_row else None
@@ -303,7 +303,7 @@ def estimate_steps(
     for end in range(1, count + 1):
         reached = products[end] - products[:end]
         weight = np.maximum(squares[end] - squares[:end], 1e-12)[:, None]
-        # Shares lie between 0 and 1: few records explain no large count.
+        # Shares lie between 0 and 1, so a few records cannot explain a large count.
         shares = np.clip(reached / weight, 0.0, 1.0)
         costs = best[:end] + price - (2 * reached * shares - weight * shares**2).sum(axis=1)
         start[end] = costs.argmin()
@@ -341,7 +341,7 @@ def _align_cuts(
     columns: FloatArray,
     runs: Sequence[int],
 ) -> FloatArray:
-    """Return the step function whose cuts fit both the noisy counts and the columns' sums best.
+    """Return the step function that best fits both the noisy counts and the columns' sums.
 
     ``runs`` are the columns in order, ``scales`` those of the noise of counts and of column sums.
     """
@@ -352,7 +352,7 @@ def _align_cuts(
     for _ in range(2):
         for place in range(1, len(runs)):
             left, right = noisy[:, runs[place - 1]], noisy[:, runs[place]]
-            # What a cell's error grows by if it moves from the right run to the left one.
+            # Increase of a cell's error if it moves from the right run to the left one.
             price = weights * (right - left) / scales[0] ** 2
             first, last = cuts[place - 1], cuts[place + 1]
             inside = np.concatenate([[0.0], np.cumsum(price[first:last])])
@@ -367,9 +367,9 @@ def _align_cuts(
 def _outside_a_function(noisy: FloatArray, expected: FloatArray, scale: float) -> NDArray[np.bool_]:
     """Return the empty cells if one column (nearly) determines the other.
 
-    All except the largest of every row and column; or, if that is too much, those of them that do
-    not exceed the noise.  Together they must hold no more than noise, where independence expects
-    far more.
+    These are all cells except the largest of every row and column.  If they hold too much, only
+    those that do not exceed the noise are returned.  Together they must hold no more than noise,
+    although independence predicts far more.
     """
     small = np.ones(noisy.shape, dtype=bool)
     small[np.arange(len(noisy)), noisy.argmax(axis=1)] = False
@@ -381,7 +381,7 @@ def _outside_a_function(noisy: FloatArray, expected: FloatArray, scale: float) -
     return np.zeros_like(small)
 
 
-# ── What is released about one column ─────────────────────────────────────────────────────────────
+# ── Released counts of one column ─────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)
@@ -389,7 +389,7 @@ class ReleasedColumn:
     """Estimated counts of a column's cells, and its noisy (bin, group) counts."""
 
     cells: Cells
-    #: Estimated records in every cell: nonnegative, adding up to all records.
+    #: Estimated number of records in every cell: nonnegative, with the number of records as total.
     weights: FloatArray
     bin_of_cell: IntArray
     block_of_bin: IntArray
@@ -403,17 +403,17 @@ class ReleasedColumn:
 
     @cached_property
     def bins(self) -> FloatArray:
-        """Estimated records in every bin."""
+        """Estimated number of records in every bin."""
         return np.bincount(self.bin_of_cell, self.weights).astype(np.float64)
 
     @cached_property
     def blocks(self) -> FloatArray:
-        """Estimated records in every block."""
+        """Estimated number of records in every block."""
         return np.bincount(self.block_of_cell, self.weights).astype(np.float64)
 
     @cached_property
     def ordered_bins(self) -> int:
-        """Number of bins that have neighbours."""
+        """Number of bins in an order; the others have no neighbours."""
         return int(self.bin_of_cell[self.cells.ordered - 1]) + 1 if self.cells.ordered else 0
 
     def with_blocks(self, most: int) -> ReleasedColumn:
@@ -453,7 +453,7 @@ def estimate_cells(
 
 
 def draw(laws: FloatArray, which: IntArray, draws: np.random.Generator) -> IntArray:
-    """Draw from law ``which[i]`` for every row i, with counts as close as possible to expectation.
+    """Draw from law ``which[i]`` for every row i, with counts next to their expectation.
 
     Systematic sampling in random order: of m rows with one law, an outcome of probability p has
     ⌊mp⌋ or ⌈mp⌉ of them.

@@ -55,21 +55,22 @@ _SCORES, _PAIRS = "scores of pairs", "pairs"
 _FURTHER_SCORES, _FURTHER = "scores of further pairs", "further pairs"
 #: Shares of μ² that do not depend on the table.
 _FIXED = {_TARGET: 0.02, _CELLS: 0.12, _CALIBRATION: 0.05, _SCORES: 0.05, _FURTHER_SCORES: 0.04}
-#: Signals (μ·records/√columns) between which pairs, and further pairs, take over from columns.
+#: Signals μ·records/√columns between which budget shifts from columns to pairs, and to further
+#: pairs.
 _PAIR_SIGNALS, _FURTHER_SIGNALS = (200.0, 2000.0), (450.0, 1500.0)
-#: Shares at the two ends: of columns in the rest, then of further pairs in the remainder.
+#: Shares at both ends: of columns in the rest, then of further pairs in the remainder.
 _COLUMN_SHARES, _FURTHER_SHARES = (0.85, 0.5), (0.0, 0.6)
 #: Pairs are measured only if the noise of a score is below this share of the records.
 _LARGEST_SCORE_NOISE = 0.25
-#: Bins of a column with neighbouring cells, and of any other; groups of the target; blocks.
+#: Numbers of bins of ordered and of other columns, of groups of the target, and of blocks.
 _MOST_BINS, _MOST_LABEL_BINS, _MOST_GROUPS, _MOST_BLOCKS = 12, 40, 16, 32
-#: Beside heavy cells, bins may be smaller than an equal share, down to this many noise scales.
+#: Next to heavy cells, bins may be smaller than an equal share, down to this many noise scales.
 _BIN_SCALES = 6.0
-#: A column with this many cells more than bins is not worth merging.
+#: Do not merge a column that has at most this many more cells than bins.
 _FEW_MORE = 4
-#: Further pairs, for every column.
+#: Number of further pairs per column.
 _FURTHER_PER_COLUMN = 2
-#: (Bin, group) counts of a column, and counts of all pairs per column, at most.
+#: Maximum number of (bin, group) counts of a column, and of counts of all pairs per column.
 MOST_COUNTED = (_MOST_LABEL_BINS + _FEW_MORE) * _MOST_GROUPS
 MOST_PAIR_CELLS = (1 + _FURTHER_PER_COLUMN) * _MOST_BLOCKS**2
 #: A pair with this share of the largest possible score may be a function: it is measured finer
@@ -83,25 +84,25 @@ _CODE_SCALES = 10.0
 _MOST_CODES = 20
 #: … It is estimated by steps, where one column has this many times as many values.
 _STEP_ROWS = 3
-#: Empty cells of a pair stay empty if its sums are off by no more than this many times the noise.
+#: Empty cells of a pair stay empty if its sums are off by at most this many times the noise.
 _MISFIT_SCALES = 2.5
-#: Expected distance of a pair from the truth, as a share of the records, that sets its blocks.
+#: Target error of a pair as a share of the records; it determines the number of blocks.
 _PAIR_ERROR = 0.15
-#: Other and missing values of the target are a group from this many noise scales on.
+#: Other and missing values of the target form a group above this many noise scales.
 _GROUP_SCALES = 4.0
-#: Records that a class of the target has at least.
+#: Minimum number of records of a class of the target.
 _LEAST_CLASS = 0.5
-#: Drawn rows that pairs and labels are fitted on, at most.
+#: Maximum number of drawn rows to which pairs and labels are fitted.
 _FITTED_ROWS = 20_000
 
 
 def budget_shares(
     records: int, mu: float, columns: int, large: int, *, target: bool
 ) -> dict[str, float]:
-    """Return how μ² is shared between measurements, from public numbers alone.
+    """Return the shares of μ² of all measurements, from public numbers alone.
 
-    ``columns`` does not count the target; ``large`` of them have too many cells to be counted with
-    the target one by one.
+    ``columns`` does not count the target; ``large`` columns have too many cells to be counted with
+    the target cell by cell.
 
     Examples:
         >>> shares = budget_shares(40_000, 0.25, 14, 5, target=True)
@@ -130,13 +131,13 @@ def budget_shares(
 
 
 def _between(signal: float, signals: tuple[float, float], values: tuple[float, float]) -> float:
-    """Return a value that moves from the first to the second with the logarithm of the signal."""
+    """Interpolate between two values, linearly in the logarithm of the signal."""
     share = math.log(signal / signals[0]) / math.log(signals[1] / signals[0])
     return values[0] + min(max(share, 0.0), 1.0) * (values[1] - values[0])
 
 
 def is_large(cells: Cells) -> bool:
-    """Tell whether a column has too many cells to be counted with the target one by one."""
+    """Return whether a column has too many cells to count each one with the target."""
     return cells.ordered > _MOST_BINS + _FEW_MORE or cells.count > _MOST_LABEL_BINS + _FEW_MORE
 
 
@@ -148,7 +149,8 @@ def _diversity(counts: FloatArray) -> float:
 def _explain_misfit(spreads: Sequence[float], sums: Sequence[FloatArray]) -> float:
     """Return the total variation of a table's sums that noise in the one-way counts explains.
 
-    ``spreads`` are the noise scales of the two columns' counts; that of fewer values counts.
+    ``spreads`` are the noise scales of the two columns' counts; the column with fewer values
+    determines the result.
     """
     prices = [
         noise_price(spread, int(np.count_nonzero(counts)))
@@ -159,7 +161,7 @@ def _explain_misfit(spreads: Sequence[float], sums: Sequence[FloatArray]) -> flo
 
 
 def _most_distant(table: FloatArray) -> float:
-    """Return a bound on the distance of two tables with the sums of this one."""
+    """Return a bound on the distance between two tables that have the sums of this one."""
     outside = [table.sum() - table.sum(axis=axis).max() for axis in (0, 1)]
     return 4.0 * float(min(outside))
 
@@ -167,10 +169,10 @@ def _most_distant(table: FloatArray) -> float:
 def _finest_maps(
     first: ReleasedColumn, second: ReleasedColumn, scale: float
 ) -> tuple[IntArray, IntArray]:
-    """Return maps to as many codes as a table of two columns can have: the smaller one's first.
+    """Return the finest maps to codes that a table of two columns can have, smaller column first.
 
-    If each code of one column belongs to one of the other, two columns of many values get all codes
-    that rise above noise of this scale.
+    If each code of one column belongs to a single code of the other, two columns with many values
+    keep all codes that exceed noise of this scale.
     """
     filled = [int(np.count_nonzero(column.weights)) for column in (first, second)]
     if min(filled) > _MOST_CODES:
@@ -191,7 +193,7 @@ def _finest_maps(
 
 
 def _are_steps(column: ReleasedColumn, codes: IntArray, shape: tuple[int, ...]) -> bool:
-    """Tell whether the rows of a table are neighbouring cells of a column, and many of them."""
+    """Return whether the rows of a table are many neighbouring cells of a column."""
     ordered = column.cells.ordered
     fine = ordered > 2 and int(codes.max()) + 1 > len(column.blocks)
     beside = column.weights[ordered:].any() if ordered else True
@@ -200,7 +202,7 @@ def _are_steps(column: ReleasedColumn, codes: IntArray, shape: tuple[int, ...]) 
 
 @dataclass(eq=False)
 class Measurements:
-    """Measure the secret rows; keep the budget spent and the estimates so far.
+    """Measures the secret rows, and keeps the budget and the estimates so far.
 
     ``rows`` are shards of :class:`LabelledRows`; ``groups`` are the target's estimated counts.
     """
@@ -211,7 +213,7 @@ class Measurements:
     shares: Mapping[str, float]
     target: ReleasedColumn | None = None
     noise: dict[str, float] = field(default_factory=dict)
-    #: Noisy counts as they were measured, from which intervals are computed.
+    #: Unprojected noisy counts, from which intervals are computed.
     marginals: list[NoisyMarginal] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -235,8 +237,8 @@ class Measurements:
         weights = estimate_cells(cells, noisy, sums.scale, float(self.records))
         counts = weights
         if isinstance(cells, CategoryCells):
-            # Every named class is a group, even with a noisy count near zero; other and missing
-            # values are one only above the noise.
+            # Every named class is a group, even with a noisy count near zero.  Other and missing
+            # values form a group only above the noise.
             named = np.arange(cells.count) < len(cells.labels)
             weights = np.where(named, np.maximum(weights, _LEAST_CLASS), weights)
             counts = np.where(named | (weights >= _GROUP_SCALES * sums.scale), weights, 0.0)
@@ -297,7 +299,7 @@ class Measurements:
     def _keep(
         self, cells: Sequence[Cells], codes: Sequence[IntArray], noisy: FloatArray, scale: float
     ) -> None:
-        """Keep noisy counts of columns; a last axis that has no column is the target's groups."""
+        """Keep noisy counts of columns; an extra last axis is that of the target's groups."""
         if noisy.ndim > len(cells) and self.target is not None:
             cells, codes = [*cells, self.target.cells], [*codes, self.target.bin_of_cell]
         shape = noisy.shape[: len(cells)]
@@ -305,7 +307,7 @@ class Measurements:
         self.marginals.append(marginal)
 
     def _sharpen_groups(self, noisy: Sequence[FloatArray], scale: float) -> None:
-        """Estimate the groups from all columns' counts together with the target's own."""
+        """Re-estimate the target's groups from the counts of all columns and its own."""
         if self.target is None:
             return
         precisions = [self.target.scale**-2, *(1 / (len(table) * scale**2) for table in noisy)]
@@ -314,7 +316,7 @@ class Measurements:
         self.groups = np.maximum(project(np.asarray(mean), float(self.records)), _LEAST_CLASS)
 
     def measure_pairs(self, columns: list[ReleasedColumn]) -> PairModel:
-        """Select and measure pairs of columns: a forest, then those that it does not explain."""
+        """Select and measure pairs: a forest, then pairs that the forest does not explain."""
         count, total = len(columns), float(self.records)
         if _PAIRS not in self.shares:
             return PairModel(tuple(columns), tuple((column, None) for column in range(count)))
@@ -381,7 +383,7 @@ class Measurements:
         maps: Sequence[IntArray],
         expected: Sequence[FloatArray],
     ) -> FloatArray:
-        """Measure how far pairs are from what is expected."""
+        """Measure the distance of pairs from their expected counts."""
         exact = self.rows.sum(LabelledRows.counts, pairs, maps)
         scores = [pair_score(*tables) for tables in zip(exact, expected, strict=True)]
         sums = self.sums(name, sensitivity=up(2.0 * math.sqrt(len(pairs)), 4))
@@ -397,10 +399,10 @@ class Measurements:
         predicted: Sequence[FloatArray] = (),
         weights: Sequence[float] = (),
     ) -> list[Pair]:
-        """Measure pairs, large tables with less noise, and estimate consistent counts.
+        """Measure pairs, with less noise for larger tables, and estimate consistent counts.
 
-        Scores compare with ``predicted`` tables, or with independence.  ``weights`` multiply the
-        error of a pair.  Columns whose counts do not agree are replaced.
+        Scores are distances from the ``predicted`` tables, or from independence.  ``weights``
+        multiply the error of a pair.  Columns with inconsistent counts are replaced.
         """
         exact = [
             self.rows.sum(pair_counts, pair, both) for pair, both in zip(pairs, maps, strict=True)
@@ -444,9 +446,10 @@ class Measurements:
         table: FloatArray,
         maps: tuple[IntArray, IntArray],
     ) -> None:
-        """Change the counts of the column with more values as far as those of the other demand.
+        """Adjust the counts of the column with more values to those of the other column.
 
-        Counts of few values are known better.  Sums differ where one column determines the other.
+        Counts of fewer values are more precise.  The sums differ where one column determines the
+        other.
         """
         sums = [table.sum(axis=1), table.sum(axis=0)]
         finer = int(np.count_nonzero(sums[1]) > np.count_nonzero(sums[0]))
@@ -462,7 +465,7 @@ class Measurements:
         )
 
     def fit_labels(self, model: PairModel) -> LabelModel | None:
-        """Fit the label model on rows that are drawn from what is known, and calibrate it."""
+        """Fit the label model to rows drawn from the estimates so far, and calibrate it."""
         size = len(self.groups)
         if size < 2:
             return None
@@ -487,5 +490,5 @@ class Measurements:
 
 
 def _group_counts(rows: LabelledRows, count: int) -> FloatArray:
-    """Return how many records have which cell of the target."""
+    """Count the records in every cell of the target."""
     return count_cells(rows.groups, count, rows.persons)

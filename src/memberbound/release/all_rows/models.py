@@ -42,7 +42,7 @@ _ONE = (
 
 @dataclass(frozen=True, eq=False)
 class PrivateModel:
-    """A released model with its encoder, target and budget: everything that is stored."""
+    """A released model with its encoder, target and budget."""
 
     encoder: Encoder
     target: TargetCode
@@ -61,12 +61,12 @@ class PrivateModel:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns it uses, in any order in a table."""
+        """The columns that the model uses; a table may have them in any order."""
         return tuple(code.name for code in self.encoder.used)
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The classes, in the order of the probabilities; none for a target of numbers."""
+        """The classes in the order of the probabilities; empty for a numeric target."""
         return self.target.classes
 
     @property
@@ -114,8 +114,7 @@ class PrivateModel:
     ) -> tuple[Features, tuple[str, ...]]:
         """Encode raw rows; return their features and notices.
 
-        Unknown values are rejected with ``strict`` True, noted with False and
-        ignored with None.
+        Unknown values raise an error if ``strict`` is True, are noted if False and ignored if None.
         """
         records, notices = raw_records(
             table,
@@ -142,14 +141,14 @@ class PrivateModel:
         return np.asarray(names[self.loss.predict_classes(scores)])
 
     def ranking(self, rows: Features) -> FloatArray:
-        """Return a score per class of encoded rows, larger for likelier ones; none for numbers."""
+        """Return class scores of encoded rows, larger for likelier classes; empty for numbers."""
         scores = self.model.scores(rows)
         if not self.target.classes:
             return np.zeros((len(scores), 0))
         return np.column_stack([-scores, scores]) if scores.shape[1] == 1 else scores
 
     def probabilities(self, rows: Features) -> FloatArray | None:
-        """Return class probabilities of encoded rows, for the losses that have them."""
+        """Return class probabilities of encoded rows, or None if the loss has none."""
         loss = self.loss
         return loss.probabilities(self.model.scores(rows)) if loss.probable else None
 
@@ -183,9 +182,9 @@ class PrivateModel:
         )
 
     def file_writer(self, path: Path) -> Writer:
-        """Return a function that writes the model as JSON, as one text in skops, or as ONNX.
+        """Return a function that writes the model as JSON, skops (a single text) or ONNX.
 
-        Guarantee: the same bytes on every run.
+        Guarantee: every run writes the same bytes.
         """
         ending = path.suffix.lower()
         if ending == ".onnx":
@@ -201,7 +200,7 @@ class PrivateModel:
         return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
 
     def to_dict(self) -> dict[str, object]:
-        """Return everything that may be stored, ready for JSON: only public or noisy numbers."""
+        """Return all fields of the model, JSON-ready: public or noisy numbers only."""
         return {
             "learner": self.learner,
             "eta": self.eta,

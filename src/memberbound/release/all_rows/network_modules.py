@@ -1,4 +1,4 @@
-"""Create PyTorch modules, and check that no row of a batch influences another."""
+"""Create PyTorch modules, and check that they process every row of a batch on its own."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ def _row_gradient(wrapped: Any, rows: Tensor, goals: Tensor, index: int) -> Tens
 def _gradient_pairs(wrapped: Any, inputs: int, outputs: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield pairs of gradients of one row that agree unless the module mixes or remembers rows.
 
-    The row is evaluated alone, at several positions of a block, beside other rows of several
-    magnitudes, and once more at the end, with dropout layers off because their coins depend on the
-    position.  Then dropout is on, with the same coins and at one position.
+    The row is evaluated alone, at several positions of a block, next to other rows of several
+    magnitudes, and once more at the end.  Dropout is off there, because its random numbers depend
+    on the position; a second series has dropout on, with the same seed and one position.
     """
     torch = torch_module()
     dropouts = [m for m in wrapped.modules() if isinstance(m, torch.nn.modules.dropout._DropoutNd)]

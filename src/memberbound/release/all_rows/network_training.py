@@ -62,7 +62,7 @@ class Training:
 
 def step_reach(clip: float, rows: int) -> float:
     """Return an upper bound on the change of a computed batch sum by one record (claim 2)."""
-    # Twice the clip is raised by 16 units, of which this subtraction takes one.
+    # Rounding raises twice the clip by 16 units in the last place; this subtraction uses one.
     return path_sensitivity(clip, rows, BLOCK_ROWS) - clip
 
 

@@ -66,19 +66,19 @@ _ABOUT = "memberbound"
 _ROW_BY_ROW = (
     "The network computes a record's gradient from that record, its weights and random "
     "numbers of its own alone, also in its rounding: nothing in it mixes the rows of a batch.",
-    "Which rows a step takes, and random numbers of the network itself (dropout), stay secret.",
+    "The rows sampled in each step, and the network's own random numbers (dropout), stay secret.",
 )
 
 
 @dataclass
 class NetworkBudget(Budget):
-    """A budget that includes DP-SGD, which has no μ, by composing its curve with the shares'.
+    """A budget that includes DP-SGD, which has no μ: it composes trade-off curves instead.
 
     Guarantee: all releases are jointly within ``slack`` of a pair below :meth:`curve`.
     Theorem: X12 and X22 (proofs/networks.md).
     """
 
-    #: No Gaussian trade-off bounds the release.
+    #: None, because no Gaussian trade-off function bounds the release.
     normal_mu = None
     training: DpSgd = field(default_factory=lambda: DpSgd(1.0, 1.0, 1))
     #: The noise of the steps, as it was drawn.
@@ -86,7 +86,7 @@ class NetworkBudget(Budget):
 
     @classmethod
     def calibrate(cls, eta: float, paid: Budget, sample_rate: float, steps: int) -> NetworkBudget:
-        """Return the budget with the least noise that keeps η, given the shares already spent."""
+        """Return the budget with the least noise for η, given the shares already spent."""
         beside = _as_step(paid.shares)
         goal = EtaTarget(down(check_eta_range(eta) - paid.slack, 4))
         sigma = calibrated_noise_multiplier(goal, sample_rate, steps, "replace-one", beside=beside)
@@ -105,11 +105,11 @@ class NetworkBudget(Budget):
         return budget
 
     def scale_for(self, reach: float) -> float:
-        """Return the noise of a step per coordinate if a record moves its sum by ``reach``."""
+        """Return the noise per coordinate of a step with sensitivity ``reach``."""
         return up(self.training.noise_multiplier * reach, 2)
 
     def fractions(self) -> dict[str, float]:
-        """Return no fractions: DP-SGD does not spend a fraction of μ²."""
+        """Return an empty mapping: DP-SGD does not spend a fraction of μ²."""
         return {}
 
     def to_dict(self) -> dict[str, object]:
@@ -122,7 +122,7 @@ class NetworkBudget(Budget):
         return replace(super().derivation(records, theorems), sampled=sampled)
 
     def curve(self) -> SlackCurve:
-        """Return the trade-off curve of all releases, replace-one."""
+        """Return the trade-off curve of all releases under replace-one."""
         every = DpSgdHistory((*_as_step(self._taken), self.training))
         return SlackCurve(every.curve("replace-one"), self.slack)
 
@@ -134,7 +134,7 @@ class NetworkBudget(Budget):
 
 
 def _as_step(parts: Sequence[BudgetShare]) -> tuple[DpSgd, ...]:
-    """Return Gaussian releases as one DP-SGD step with sampling rate 1, the same pair."""
+    """Return Gaussian releases as an equivalent DP-SGD step with sampling rate 1."""
     if not parts:
         return ()
     mu = math.hypot(*(part.mu for part in parts))
@@ -156,8 +156,8 @@ class NetworkModel:
     #: Scores are slope·output + offset.
     slope: float = 1.0
     offsets: FloatArray | float = 0.0
-    #: Number of rows evaluated together: within a block, the last digit of an output depends on the
-    #: row's index (proofs/persons.md).
+    #: Number of rows evaluated together.  The last digit of an output depends on the row's index
+    #: within a block (proofs/persons.md).
     at_once: int = 4 * BLOCK_ROWS
 
     @property
@@ -191,7 +191,7 @@ class NetworkModel:
 
 @dataclass(frozen=True, eq=False)
 class PrivateNetwork(PrivateModel):
-    """A released network with its encoder, target and budget: everything that may be stored."""
+    """A released network with its encoder, target and budget."""
 
     model: NetworkModel  # type: ignore[assignment]
     budget: NetworkBudget
@@ -209,7 +209,7 @@ class PrivateNetwork(PrivateModel):
         return NETWORK_ENDINGS
 
     def file_writer(self, path: Path) -> Writer:  # noqa: ARG002
-        """Return a function that writes the tensors, with everything else as metadata."""
+        """Return a function that writes the tensors, with all other fields as metadata."""
         return tensor_writer(self.tensors(), {_ABOUT: self.to_json()})
 
     def tensors(self) -> dict[str, NDArray[np.generic]]:
@@ -218,7 +218,7 @@ class PrivateNetwork(PrivateModel):
         return {name: np.ascontiguousarray(t.detach().numpy()) for name, t in state.items()}
 
     def to_dict(self) -> dict[str, object]:
-        """Return everything that may be stored except the tensors, ready for JSON."""
+        """Return all fields except the tensors, JSON-ready."""
         multiplier = self.budget.training.noise_multiplier
         return super().to_dict() | {"noise_multiplier": multiplier}
 
@@ -293,8 +293,8 @@ def fit_network(
     range.
 
     Guarantee: an attacker who knows all other rows and sees everything stored in the result gains
-    at most ``eta`` over guessing which of two records was in the table, replace-one.  This holds
-    with certainty for every record of any table.
+    at most ``eta`` over guessing which of two records was in the table, under replace-one.  This
+    holds with certainty for every record of any table.
     Theorem: X12 and X22 (proofs/networks.md).
     Assumes: as :func:`memberbound.release.all_rows.training.fit_private`; moreover, the network
     processes each row on its own (batch normalisation is rejected).

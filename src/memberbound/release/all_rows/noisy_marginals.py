@@ -1,4 +1,4 @@
-"""Noisy counts of a synthetic table as they were measured, with intervals of what they determine.
+"""Unprojected noisy counts behind a synthetic table, and intervals of statistics from them.
 
 Synthetic rows are drawn from consistent estimates, which are biased: cells are merged, shrunk and
 made nonnegative.  Intervals are computed from the unprojected counts instead (X32 (d)).
@@ -26,9 +26,9 @@ from memberbound.tables.spelling import iso_date
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Values of a cell for which a statistic is evaluated, at most.
+#: Maximum number of values of a cell at which a statistic is evaluated.
 _MOST_VALUES = 64
-#: Labels that name a merged cell; more are abbreviated.
+#: Maximum number of labels shown for a merged cell.
 _MOST_LABELS = 3
 
 
@@ -39,13 +39,14 @@ class MeasuredStatistic:
     value: Given
     columns: tuple[str, ...]
     intervals: NumberInterval
-    #: Columns whose other and missing values were counted together with named ones, as these.
+    #: Columns with other and missing values that were counted together with named ones, and as
+    #: those.
     recoded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyMarginal:
-    """Noisy counts of some columns together; ``codes`` map each column's cells to an axis."""
+    """Noisy joint counts of some columns; ``codes`` map each column's cells to an axis."""
 
     cells: tuple[Cells, ...]
     codes: tuple[IntArray, ...]
@@ -58,7 +59,7 @@ class NoisyMarginal:
         return tuple(column.name for column in self.cells)
 
     def _axes(self, columns: Sequence[str]) -> tuple[FloatArray, list[int], int]:
-        """Return the counts of these columns alone, their axes, and the cells added up for each."""
+        """Return the marginal counts of some columns, their axes, and the cells summed for each."""
         axes = [self.columns.index(name) for name in columns]
         away = tuple(axis for axis in range(self.counts.ndim) if axis not in axes)
         summed = self.counts.sum(axis=away)
@@ -67,7 +68,7 @@ class NoisyMarginal:
         return turned, axes, self.counts.size // summed.size
 
     def frame(self, columns: Sequence[str], records: int) -> pd.DataFrame:
-        """Return a line per cell: labels, noisy count, standard error and intervals."""
+        """Return a row per cell: labels, noisy count, standard error and intervals."""
         import pandas as pd
 
         counts, axes, added = self._axes(columns)
@@ -80,7 +81,7 @@ class NoisyMarginal:
         return pd.DataFrame(lines)
 
     def _labels(self, axis: int) -> list[str]:
-        """Return what each code of an axis holds."""
+        """Return a label for every code of an axis."""
         cells, codes, found = self.cells[axis], self.codes[axis], []
         for code in range(int(codes.max()) + 1):
             labels = [cells.label(cell) for cell in np.flatnonzero(codes == code).tolist()]
@@ -96,7 +97,7 @@ class NoisyMarginal:
     def coefficients(
         self, statistic: Callable[..., float], columns: Sequence[str]
     ) -> FloatArray | None:
-        """Return the statistic for every cell of the columns; None if a cell has several values."""
+        """Return the statistic in every cell of the columns; None if it varies within a cell."""
         counts, axes, _ = self._axes(columns)
         values = [list(self._values(axis)) for axis in axes]
         found = np.empty(counts.shape)
@@ -111,7 +112,7 @@ class NoisyMarginal:
     def _values(self, axis: int) -> Iterator[list[Any]]:
         """Yield the values that each code of an axis stands for.
 
-        Other and missing values that were counted with named ones count as these.
+        Other and missing values that were counted with named ones are treated as those.
         """
         cells, codes = self.cells[axis], self.codes[axis]
         for code in range(int(codes.max()) + 1):
@@ -120,7 +121,7 @@ class NoisyMarginal:
             yield [value for cell in inside for value in _cell_values(cells, cell)]
 
     def recoded(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """Return the columns whose other or missing values share a cell with named ones."""
+        """Return the columns with other or missing values in a cell of named ones."""
         found = []
         for axis in self._axes(columns)[1]:
             cells, codes = self.cells[axis], self.codes[axis]
@@ -135,8 +136,7 @@ class NoisyMarginal:
     ) -> MeasuredStatistic:
         """Return the mean over the records of a statistic with these values.
 
-        The number of records is known, so a constant is free: the noise is that of the centred
-        weights.
+        The number of records is known, so a constant adds no noise: only the centred weights do.
         """
         counts, _, added = self._axes(columns)
         centre, low, width = float(weights.mean()), float(weights.min()), float(np.ptp(weights))
@@ -146,7 +146,7 @@ class NoisyMarginal:
             return MeasuredStatistic(value, tuple(columns), same)
         length = float(np.linalg.norm(weights - centre)) * math.sqrt(added)
         noise = Noise(self.scale, length=length / width)
-        # Of values in [0, 1]: their noisy sum, and the noisy sum of their squares.
+        # Noisy sums of the values, scaled to [0, 1], and of their squares.
         unit, total = (weights - low) / width, records * (value - low) / width
         if np.isin(unit, (0.0, 1.0)).all():
             bar = count_interval(total, noise, records)
@@ -167,10 +167,10 @@ class NoisyMarginal:
 def read_marginal(
     measured: Sequence[NoisyMarginal], columns: Sequence[str], records: int
 ) -> pd.DataFrame:
-    """Return the finest noisy counts of these columns together."""
+    """Return the finest noisy joint counts of these columns."""
     wanted = (columns,) if isinstance(columns, str) else tuple(columns)
     if not wanted or len(set(wanted)) != len(wanted):
-        raise InputError(f"columns must be different names of columns, got {columns!r}.")
+        raise InputError(f"columns must be distinct column names, got {columns!r}.")
     found = _measured_together(measured, wanted)
     sizes = [math.prod(int(m.codes[m.columns.index(c)].max()) + 1 for c in wanted) for m in found]
     best = max(zip(sizes, (-m.counts.size for m in found), range(len(found)), strict=True))[2]
@@ -182,8 +182,8 @@ def estimate_statistic(
 ) -> MeasuredStatistic:
     """Return the mean over all records of a function of some columns, with its intervals.
 
-    Its arguments are named like the columns.  Of the measurements that determine it the one with
-    the least noise is used; which it is does not depend on the noise.
+    The function's arguments are named like the columns.  Among the measurements that determine the
+    mean, the one with the least noise is used; this choice does not depend on the noise itself.
     """
     try:
         columns = tuple(inspect.signature(statistic).parameters)
@@ -211,7 +211,7 @@ def estimate_statistic(
 def _measured_together(
     measured: Sequence[NoisyMarginal], columns: tuple[str, ...]
 ) -> list[NoisyMarginal]:
-    """Return the marginals that have all of these columns."""
+    """Return the marginals that contain all of these columns."""
     found = [marginal for marginal in measured if set(columns) <= set(marginal.columns)]
     if not found:
         known = sorted({", ".join(marginal.columns) for marginal in measured})
@@ -228,7 +228,7 @@ def _rest(cells: Cells) -> tuple[int, ...]:
 
 
 def _cell_values(cells: Cells, cell: int) -> list[Any]:
-    """Return values of a cell: all of a few, or some that are spread over it."""
+    """Return all values of a cell if there are few, or else some that are spread over it."""
     if isinstance(cells, CategoryCells):
         return [[*cells.labels, OTHER, None][cell]]
     if cell >= cells.ordered:
@@ -238,7 +238,7 @@ def _cell_values(cells: Cells, cell: int) -> list[Any]:
     places = np.unique(np.linspace(0, steps - 1, min(steps, _MOST_VALUES)).astype(int))
     values = (low + (places + 0.5) * (high - low) / steps).tolist()
     if cells.step == 0:
-        # The ends belong to what may be cut off: [low, high).
+        # Include both ends of the half-open cell [low, high).
         values = [low, *values, float(np.nextafter(high, -math.inf))]
     elif cells.step >= 1:
         values = [round(value) for value in values]

@@ -39,12 +39,12 @@ class NumberLaw:
     writing: Writing
     edges: FloatArray
     weights: FloatArray
-    #: Cells above the noise; the weights of others are spread over their octaves.
+    #: Cells above the noise; the weight of the others is spread over their octaves.
     clear: NDArray[np.bool_]
 
     @property
     def step(self) -> float:
-        """The distance of neighbouring values, or 0."""
+        """The distance between neighbouring values, or 0."""
         return step_of(self.writing)
 
     @cached_property
@@ -60,9 +60,10 @@ class NumberLaw:
         return float(self.edges[first]) + half, float(self.edges[last]) - half
 
     def moments(self, transform: Callable[[FloatArray], FloatArray]) -> tuple[float, float]:
-        """Return mean and standard deviation of transformed numbers.
+        """Return the mean and standard deviation of transformed numbers.
 
-        Uses only the cells above the noise if they hold most of the weight: far tails are noise.
+        If the cells above the noise hold most of the weight, use these only: distant tails are
+        noise.
         """
         weights = np.where(self.clear, self.weights, 0.0)
         if weights.sum() < self.weights.sum() / 2:
@@ -74,7 +75,7 @@ class NumberLaw:
     def cells(self, most: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
         """Return edges of about ``most`` cells of equal weight, and which of them are empty.
 
-        Every value has its own cell if there are few enough.
+        If the column has few values, each one has its own cell.
         """
         first, last = self._support
         edges, weights = self.edges[first : last + 1], self.weights[first:last]
@@ -93,7 +94,7 @@ class NumberLaw:
     def bins(self, most: int) -> tuple[float, ...]:
         """Return edges of at most ``most`` bins with about equal sums of powers of weights.
 
-        Powers below 1, because boosting also learns from sparse tails.
+        The power is below 1, because boosting also learns from sparse tails.
         """
         first, last = self._support
         edges, held = self.edges[first : last + 1], self.weights[first:last] ** _TAIL_POWER
@@ -149,12 +150,13 @@ _RUN_SCALES, _NEXT_RUN_SCALES, _MOST_RUNS = 4.5, 5.5, 6
 _INSIDE_SCALES, _NEIGHBOUR_SCALES = 0.5, 1.75
 #: Thresholds for a format: noise scales, and share of the numbers.
 _FORMAT_SCALES, _FORMAT_SHARE = 4.0, 0.08
-#: The number of cells of the second look is such that all numbers are twice the noise of their sum.
+#: Limit the cells of the second look so that the count of all numbers is twice the noise of its
+#: sum.
 _ZOOM_SCALES = 2.0
 #: Thresholds in scales for a run of fine cells, maximum number of runs, and for halves to differ.
 _PEAK_SCALES, _MOST_PEAKS, _HALF_SCALES = 4.5, 24, 2.0
-#: Peaks are narrow below this share of the cells.  The rest of an octave is kept above this many
-#: scales, next to narrow and next to broad peaks, and above this share of the octave.
+#: Peaks that cover less than this share of the cells are narrow.  The rest of an octave is kept if
+#: it exceeds this many scales (next to narrow, and to broad peaks) and this share of the octave.
 _NARROW, _REST_SCALES, _REST_SHARE = 0.125, (2.5, 1.0), 0.05
 #: Extend the ends by this share of the range, within the octaves, with this weight.
 _MARGIN, _LEAST_WEIGHT = 0.1, 1e-6
@@ -174,9 +176,9 @@ _ORDER = _octave_order()
 
 @dataclass(frozen=True, eq=False)
 class ZoomCells:
-    """Cells [edge, next edge) within the octaves of a column; numbers beyond are in none.
+    """Cells [edge, next edge) within the octaves of a column; other numbers have no cell.
 
-    ``octave`` is the position of each cell's octave among those of the column, -1 in a gap.
+    ``octave`` is the index of each cell's octave among those of the column, or -1 in a gap.
     """
 
     edges: FloatArray
@@ -188,7 +190,7 @@ class ZoomCells:
         return len(self.octave)
 
     def cell_of(self, values: Values) -> IntArray:
-        """Return the cell of every value; -1 for texts, missing values and numbers beyond."""
+        """Return the cell of every value; -1 for texts, missing values and numbers outside."""
         return Intervals(self.edges).cell_of(values)
 
     def label(self, cell: int) -> str:
@@ -198,7 +200,7 @@ class ZoomCells:
 
 @dataclass(frozen=True, eq=False)
 class Octaves:
-    """Octaves in which the numbers of a column lie, with noisy counts of noise ``scale``."""
+    """The octaves that hold a column's numbers, with noisy counts of noise scale ``scale``."""
 
     cells: IntArray
     counts: FloatArray
@@ -209,7 +211,7 @@ class Octaves:
 def _best_run(
     grid: FloatArray, scale: float, formats: Sequence[int], taken: NDArray[np.bool_]
 ) -> tuple[float, int, IntArray]:
-    """Return the most significant run of octaves of one format: scales, format, octaves."""
+    """Return the most significant run of octaves of one format, as (scales, format, octaves)."""
     best: tuple[float, int, IntArray] = (0.0, formats[0], np.zeros(0, dtype=np.int64))
     for kind in formats:
         order = _ORDER[kind]
@@ -226,8 +228,9 @@ def _best_run(
 def find_octaves(grid: FloatArray, scale: float) -> Octaves | None:
     """Find the octaves of numbers in noisy (octave, format) counts, or None if all are noise.
 
-    Sums over all cells would be lost in noise, and so may single octaves; therefore search runs of
-    octaves, and then keep their neighbours at a lower threshold than distant octaves.
+    Noise may hide single octaves, and certainly the sum over all cells.  So search for runs of
+    octaves first, then extend them, with a lower threshold for neighbouring octaves than for
+    distant ones.
     """
     taken = np.zeros(grid.shape, dtype=bool)
     scales, kind, run = _best_run(grid, scale, range(_KINDS), taken)
@@ -241,7 +244,7 @@ def find_octaves(grid: FloatArray, scale: float) -> Octaves | None:
         if scales <= _NEXT_RUN_SCALES:
             break
         taken[run, another] = True
-        # Keep other decimals only next to numbers that are kept.
+        # Keep other decimals only if octaves next to them are kept.
         if another == kind or any(abs(cell - near) <= 1 for cell in run for near in kept):
             kept |= set(run.tolist())
     formats = _select_formats(grid, scale, kept, kind, family)
@@ -299,9 +302,9 @@ def _grow(kept: set[int], order: list[int], likely: NDArray[np.bool_]) -> set[in
 
 
 def zoom_cells(octaves: Octaves, scale: float, bound: Range | None) -> ZoomCells:
-    """Split octaves into finer cells, as many as the noise of the second look allows.
+    """Split octaves into as many finer cells as the noise of the second look allows.
 
-    Their edges lie half a step below a value, so that no rounding moves a value across one.
+    Edges lie half a step below a value, so that rounding moves no value across an edge.
     """
     signal = float(octaves.counts.sum()) / (_ZOOM_SCALES * scale)
     most = int(min(max(signal**2, _FEWEST_CELLS), MOST_ZOOM_CELLS))
@@ -313,7 +316,7 @@ def zoom_cells(octaves: Octaves, scale: float, bound: Range | None) -> ZoomCells
     for position, cell in enumerate(octaves.cells.tolist()):
         cuts = _octave_edges(cell, step, parts)
         if bound is not None:
-            # The largest value of a range lies inside its last cell.
+            # Include the largest value of the range in its last cell.
             low, high = bound.low - step / 2, np.nextafter(bound.high + step / 2, math.inf)
             low, high = max(float(cuts[0]), low), min(float(cuts[-1]), float(high))
             inside = cuts[(cuts > low) & (cuts < high)]
@@ -329,7 +332,7 @@ def zoom_cells(octaves: Octaves, scale: float, bound: Range | None) -> ZoomCells
 
 
 def _octave_edges(cell: int, step: float, parts: int) -> FloatArray:
-    """Return the edges of at most ``parts`` cells of an octave, each with a possible value."""
+    """Return the edges of at most ``parts`` cells of an octave, each with at least one value."""
     if cell == _ZERO:
         return np.array([-step / 2, step / 2] if step > 0 else [0.0, np.nextafter(0.0, 1.0)])
     low, high = sorted(map(abs, octave_ends(cell)))
@@ -343,7 +346,7 @@ def _octave_edges(cell: int, step: float, parts: int) -> FloatArray:
         cuts = np.linspace(low, high, parts + 1)
     if cell > _ZERO:
         return np.asarray(cuts)
-    # Mirrored: the cell [a, b) of sizes is (-b, -a] of numbers.
+    # Mirror negative numbers: the cell [a, b) of magnitudes is (-b, -a].
     return np.asarray(-cuts[::-1] if step > 0 else np.nextafter(-cuts[::-1], math.inf))
 
 
@@ -374,9 +377,9 @@ def _peaks(noisy: FloatArray, scale: float) -> list[IntArray]:
 def _share_out(
     noisy: FloatArray, scale: float, total: float, free: NDArray[np.bool_]
 ) -> FloatArray:
-    """Distribute a total over the free cells: evenly, unless halves differ by more than noise.
+    """Distribute a total over the free cells, evenly where halves differ by no more than noise.
 
-    Bisects repeatedly, from the whole down to single cells.
+    Bisects recursively, down to single cells.
     """
     weights = np.zeros(len(noisy))
     sums = np.concatenate([[0.0], np.cumsum(np.where(free, noisy, 0.0))])
@@ -403,8 +406,8 @@ def _share_out(
 def fit_law(octaves: Octaves, zoom: ZoomCells, noisy: FloatArray, scale: float) -> NumberLaw:
     """Estimate the weights of fine cells from the noisy counts of both looks.
 
-    The rest beside the peaks is spread over its octave.  If the peaks are narrow relative to the
-    octaves (years, codes), it needs a higher threshold than if they are broad (ages).
+    The remainder outside the peaks is spread over its octave.  It needs a higher threshold if the
+    peaks are narrow relative to the octaves (years, codes) than if they are broad (ages).
     """
     weights, taken = np.zeros(zoom.count), np.zeros(zoom.count, dtype=bool)
     for run in _peaks(noisy, scale):
@@ -417,7 +420,7 @@ def fit_law(octaves: Octaves, zoom: ZoomCells, noisy: FloatArray, scale: float) 
         inside = np.flatnonzero(zoom.octave == position)
         if not inside.size or taken[inside].all():
             continue
-        # Both looks counted this octave: the mean, weighted by precision.
+        # Both looks counted this octave, so take the mean weighted by precision.
         precisions = octaves.scale**-2, 1 / (inside.size * scale**2)
         variance = 1 / sum(precisions)
         total = (count * precisions[0] + float(noisy[inside].sum()) * precisions[1]) * variance

@@ -1,10 +1,10 @@
-"""Secret rows on the workers of a dask cluster: rows stay there, and only sums are returned.
+"""Secret rows on a dask cluster: rows stay on the workers, which return sums only.
 
 Every worker reads its shard of the rows and keeps intermediate results.  Functions and their
 arguments are sent to the workers, results are sent back, and noise is added to their sum here.  A
 shard depends on the file alone: if a worker is killed, another one rereads its shard and, because
 sums are exact, the numbers do not change.  A file that changes in between is rejected, because a
-record that moved to another shard would count twice.
+record that moves to another shard would count twice.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ def _run_on_worker(
 
 
 class _OnWorkers(Protocol):
-    """Shards on workers, whatever is in them."""
+    """Shards of any type on workers."""
 
     def futures(self) -> list[object]: ...
 
 
 @dataclass(eq=False, repr=False)
 class WorkerShards(Shards[T]):
-    """Shards kept on the workers of a cluster: a function's results for other shards."""
+    """Shards on the workers of a cluster, as results of a function of other shards."""
 
     cluster: Cluster
     before: _OnWorkers | Sequence[object]
@@ -80,7 +80,7 @@ class WorkerShards(Shards[T]):
     _client: object = None
 
     def __iter__(self) -> Iterator[T]:
-        raise InputError("rows on workers do not come here; leave scheduler out.")
+        raise InputError("rows on workers cannot be read here; leave scheduler out.")
 
     def futures(self) -> list[object]:
         """Return a future for every shard, resubmitted after a lost connection."""
@@ -189,7 +189,7 @@ class WorkerRecords(Records):
         return replace(self, columns=only_names(names))
 
     def take(self, rows: NDArray[np.intp]) -> Records:
-        """Fetch some of the records, for their owner only."""
+        """Fetch some of the records, for the owner of the rows only."""
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]
         inside = [
@@ -250,7 +250,7 @@ def spread_records(
     """Distribute the records of an open table over the workers of a cluster.
 
     Guarantee: as for :class:`Records`; sums do not depend on the distribution of the rows.
-    Edge cases: a table in memory is split into shards that are sent to the workers.
+    Edge cases: a table in memory is split into shards and sent to the workers.
     """
     workers, path = _check_workers(cluster), table.path
     shards: Sequence[object]
@@ -273,7 +273,7 @@ def spread_records(
     else:
         raise InputError(
             f"scheduler must be left out for {table.name}: workers read their shards from a "
-            "Parquet or Arrow file (or a folder of Parquet files) that all of them can see."
+            "Parquet or Arrow file (or a folder of Parquet files) that all of them can read."
         )
     there: WorkerShards[Records] = WorkerShards(cluster, shards, read)
     return WorkerRecords(only_names(names), rows, table.name, types=types, there=there, ends=ends)
@@ -293,7 +293,7 @@ def _check_workers(cluster: Cluster) -> int:
     """Return the number of workers; reject workers with another version of the package."""
     try:
         versions = cluster.client.run(_version)
-    except Exception:  # importing the package there may raise anything
+    except Exception:  # importing the package on a worker may raise anything
         versions = {"": "none"}
     if not versions or set(versions.values()) != {__version__}:
         others = sorted(set(versions.values()) - {__version__})

@@ -1,9 +1,9 @@
 """Learn a column without public bounds from two noisy histograms.
 
 The *first look* counts numbers by sign, octave and number of decimals, missing values, and texts.
-Its cells are the same for every table.  It separates numbers from texts, and finds the octaves and
-the format of the numbers.  The *second look* cuts these octaves into finer cells and counts
-again.  From both, post-processing estimates a :class:`NumberLaw`.
+Its cells are the same for every table.  It separates numbers from texts and finds the octaves and
+the format of the numbers.  The *second look* cuts these octaves into finer cells and counts again.
+From both, post-processing estimates a :class:`NumberLaw`.
 
 Texts are counted in buckets of a public hash, which never reveal a name, or *by name*: a name is
 released only if its noisy count, over both looks, shows that many people share it
@@ -59,19 +59,19 @@ from memberbound.tables.records import Records
 # The shares and thresholds of this module were chosen on simulated columns of 25 shapes (years,
 # money, codes, ages, dates, categories, …) at 500 to 50 000 rows, 20 private columns and η = 0.05:
 # benchmarks/columns.py.  In number_laws, four rules were changed after looking at compas and Adult:
-# other decimals only next to numbers, the scales of a further run, the rest beside broad peaks, and
-# moments of clear cells.  Figures of these two tables, and of health_insurance (the power of bins),
-# are therefore not out of sample.
+# other decimals only next to numbers, the threshold for a further run, the remainder outside broad
+# peaks, and moments of clear cells.  Figures of these two tables, and of health_insurance (the
+# power of bins), are therefore not out of sample.
 
-#: Minimum share of μ² for both looks, and maximum, for few rows.
+#: Minimum share of μ² for both looks, and maximum share (for small tables).
 _LEAST_SHARE, _MOST_SHARE = 0.15, 0.40
 #: The share grows until the number of rows is this many noise scales of one histogram per column.
 _WANTED_SCALES = 35.0
-#: Share of that for the first look.
+#: Share of it for the first look.
 _FIRST = 0.7
 #: Minimum rows for a private column, in noise scales of the first look at the largest share.
 _ROWS_PER_SCALE = 10.0
-#: A table with fewer rows than this divided by μ is lost in the noise, for any bounds.
+#: With fewer rows than this divided by μ, noise drowns any table, whatever the bounds.
 _FEWEST_SIGNALS = 10.0
 
 
@@ -103,14 +103,14 @@ def rows_needed(private: int, mu: float, *, open_target: bool = False) -> int:
 
 
 def refuse_small(records: Records, private: int, mu: float, *, open_target: bool) -> None:
-    """Refuse a table that the noise drowns, from public numbers alone: the rule of every verb.
+    """Reject a table with too few rows for the noise, a rule on public numbers for every verb.
 
-    ``private`` columns have no bounds, the target among them if it is open.
+    ``private`` columns have no bounds; with ``open_target`` the target is one of them.
     """
     needed = rows_needed(private, mu, open_target=open_target)
     if len(records) >= needed:
         return
-    what = "rows" if records.unit is None else f"different values of {records.unit!r}"
+    what = "rows" if records.unit is None else f"distinct values of {records.unit!r}"
     target = " (one is the target)" if open_target else ""
     raise TooFewRowsError(
         f"the table must have at least about {needed} {what} at this eta, with {private} "
@@ -128,10 +128,10 @@ def take_looks(budget: Budget, private: int, records: int) -> tuple[NoisySums, B
     return first.sums(sensitivity=HISTOGRAM_MOVES, times=private), second
 
 
-#: Classes with this share of the rows are named, if the share of μ² for it is within these limits.
+#: Name classes with this share of the rows if the required share of μ² is within these limits.
 _NAMED_SHARE, _CLASS_LIMITS = 0.025, (0.005, 0.05)
-#: If nothing else names classes, name those with this share of the rows, for up to this share of
-#: μ²; almost surely if they have this many noise scales.
+#: If nothing else names classes, name those with this share of the rows at the cost of up to this
+#: share of μ²; a class with this many noise scales is named almost surely.
 _ONLY_NAMED, _ONLY_SHARE, _SURE_SCALES = 0.3, 0.2, CLASS_SCALES + 2.0
 
 
@@ -166,21 +166,22 @@ _FIRST_CELLS = _GONE + 1 + BUCKETS
 def look_coordinates(private: int) -> int:
     """Bound the number of noisy counts of the looks at ``private`` columns.
 
-    Of the counts of texts by name only two per look can differ between neighbours: the others have
-    the same law in both worlds, and add nothing to the slack (proofs/private-columns.md, claim 4).
+    Among the counts of texts by name, only two per look can differ between neighbouring tables.
+    The others have the same distribution for both tables and add nothing to the slack
+    (proofs/private-columns.md, claim 4).
     """
     gaps = NUMBER_CELLS
     return private * (_FIRST_CELLS + MOST_ZOOM_CELLS + 3 * gaps + 4)
 
 
 def look_names(private: int) -> int:
-    """Return the number of chances of a single person's text to be named, or to matter."""
+    """Return how many times a single person's text may be named, or change the release."""
     return 2 * private
 
 
 @dataclass(frozen=True)
 class FirstCells:
-    """Cells: octave and format of a number, missing, bucket of a text (-1 if texts have names)."""
+    """Cells for octave and format of numbers, missing values, and texts (-1 with names)."""
 
     writing: Writing | None
     named: bool
@@ -191,7 +192,7 @@ class FirstCells:
         return _GONE + 1 if self.named else _FIRST_CELLS
 
     def cell_of(self, values: Values) -> IntArray:
-        """Return the cell of every value, a function of that value alone."""
+        """Return the cell of every value, which depends on that value alone."""
         if self.named:
             cells = octave_cells(values.numbers).astype(np.int64)
             cells = np.where((cells == MISSING) & ~values.absent, -1, cells)
@@ -217,8 +218,8 @@ def count_column(
 ) -> tuple[FloatArray, dict[str, float]]:
     """Count the records in every cell and, with ``named``, by text.
 
-    A person's rows share a weight of 1.  By name, all of a person's texts count as the commonest
-    one: otherwise several texts unique to a person would each have a chance of being named.
+    A person's rows share a weight of 1.  By name, all of a person's texts count as their most
+    common one; otherwise several texts unique to a person would each have a chance of being named.
 
     Guarantee: exact; replacing a record changes counts of cells and texts together by at most √2.
     """
@@ -244,15 +245,15 @@ def count_column(
 
 @dataclass(frozen=True, eq=False)
 class PrivateColumn:
-    """The privately learnt properties of a column, from its two noisy histograms alone.
+    """Properties of a column, learnt privately from its two noisy histograms alone.
 
     Attributes:
-        law: the distribution of its numbers; None for text columns, or if all is noise.
+        law: the distribution of its numbers; None for text columns, or if all counts are noise.
         octaves: the octave cells (:class:`.FixedCells`) of its numbers, and their noisy
             counts.
         beside: cells of missing values and texts (in buckets) above the noise, with counts.
         labels: the texts that many people share, if counted by name.
-        missing: the noisy number of missing values, or 0 if it may be noise.
+        missing: the noisy number of missing values, or 0 if it is not above the noise.
     """
 
     name: str
@@ -266,7 +267,7 @@ class PrivateColumn:
 
     @property
     def kind(self) -> str:
-        """``number``, ``date``, ``category``, ``missing`` (hardly any value) or ``text``."""
+        """``number``, ``date``, ``category``, ``missing`` (almost no values) or ``text``."""
         if self.law is not None:
             return "date" if self.law.writing in ("day", "time") else "number"
         if self.labels or self.beside:
@@ -297,7 +298,7 @@ class PrivateColumn:
 
 #: Threshold for missing values, in noise scales.
 _MISSING_SCALES = 3.0
-#: Fewer texts than this many scales of the first look get no second look.
+#: A column with fewer texts than this many scales of the first look gets no second look at texts.
 _TEXT_SCALES = 3.0
 #: Minimum share of numbers among non-missing values.
 _NUMBER_SHARE = 0.3
@@ -305,19 +306,19 @@ _NUMBER_SHARE = 0.3
 _SYNTHETIC_CELLS = 128
 #: Maximum number of texts, or of buckets of texts, released for a column.
 MOST_LABELS = 63
-#: Thresholds for buckets: spurious indicators do little harm, except beside numbers or where all
-#: texts are alike.
+#: Thresholds for buckets.  Spurious indicators do little harm, except next to numbers or where all
+#: texts are equally common.
 _BUCKET_SCALES, _BESIDE_SCALES = 2.5, 4.5
 
 
 @dataclass(frozen=True, eq=False)
 class _FirstLook:
-    """The first look at a column; ``texts`` are noisy counts that are not released as they are."""
+    """The first look at a column; ``texts`` are noisy counts that must not be released directly."""
 
     column: PrivateColumn
     octaves: Octaves | None
     texts: Mapping[str, float]
-    #: Whether a second look would add nothing.
+    #: Whether a second look would add no information.
     final: bool
 
 
@@ -333,9 +334,9 @@ def learn_columns(
 ) -> dict[str, PrivateColumn]:
     """Learn columns from one histogram each (``first``), and a second one (``second``).
 
-    With ``named`` texts that many people share are released by name, otherwise in buckets.
-    ``bounds`` are public ranges of numbers, within which the law is learnt; ``writings`` are
-    declared (a column's type).
+    With ``named``, texts that many people share are released by name, otherwise in buckets.
+    ``bounds`` are public ranges of numbers, within which the law is learnt; ``writings`` are the
+    formats that column types declare.
 
     Guarantee: all information about the table is charged to the two parts, except that with
     ``named`` a text of one person is released with a probability of at most ``CLASS_SLACK``, each
@@ -346,7 +347,7 @@ def learn_columns(
         name: _look(records, name, first, (writings or {}).get(name), named=named) for name in names
     }
     learnt = {name: look.column for name, look in looks.items()}
-    # The first look determines the number of second looks, and so their noise.
+    # The first look determines the number of second looks, and thus their noise.
     again = [name for name, look in looks.items() if not look.final]
     if again:
         sums = second.sums(sensitivity=HISTOGRAM_MOVES, times=len(again))
@@ -395,7 +396,7 @@ def _measure(
     """Measure noisy counts of cells, and of texts by name, with one histogram."""
     exact, texts = records.select([name]).shards.sum(count_column, name, cells, named)
     names = sorted(texts)
-    # The number of texts is secret; between neighbours two of their counts differ.
+    # The number of texts is secret; at most two of their counts differ between neighbouring tables.
     differing = cells.count + (2 if named else 0)
     noisy = sums.measure([*exact, *(texts[text] for text in names)], differing)
     return noisy[: cells.count], dict(zip(names, noisy[cells.count :].tolist(), strict=True))
@@ -432,7 +433,7 @@ def _look_again(
         column = replace(column, law=fit_law(octaves, zoom, noisy, scale))
     if not named:
         return column
-    # Both looks counted every text: the mean, weighted by precision, has the smaller noise.
+    # Both looks counted every text; the mean weighted by precision has less noise.
     precisions = first_scale**-2, scale**-2
     joint = 1 / math.sqrt(sum(precisions))
     both = {

@@ -1,10 +1,10 @@
-"""Calibrated class probabilities: a line through noisy counts of scores and classes (X30).
+"""Calibrate class probabilities: fit a line to noisy counts of scores and classes (X30).
 
 Clipped gradients and noise give scores the right order but the wrong scale.  Every record is
 counted once more, by its score and its class; the counts get Gaussian noise from the same budget,
 and a slope and an offset per score are fitted to them.  Both become part of the model.  A score
-between two knots counts for both, in proportion, so that the counts preserve its mean.  With
-several classes each has its own counts: its log-odds against the rest, and membership.
+between two knots is split between them in proportion, so that the counts preserve its mean.  With
+several classes, each class has its own counts, by its log-odds against the rest and by membership.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ TYPICAL_SLOPES = {"logistic": 0.45, "softmax": 0.6, "boosting": 0.8, "network": 
 #: Prior spreads of the slope (in units of the typical one) around 1, and of offsets around 0.
 _SLOPE_SPREAD, _OFFSET_SPREAD = 0.4, 0.5
 #: Prior spread of the offset around the log-odds of the noisy class share: the constant score of a
-#: centred model has the error of its centre.  Chosen by benchmarks/protect_choices.py.
+#: centred model inherits the error of its centre.  Chosen by benchmarks/protect_choices.py.
 _SHARE_SPREAD = 1.0
-#: With fewer records than this many noise scales the counts get less weight: noisy offsets
-#: would cost accuracy.
+#: With fewer records than this many noise scales the counts get less weight, because noisy offsets
+#: cost accuracy.
 _LOUD = 40.0
-#: With fewer than this the prior slope is flatter, down to this one: such models are hardly better
-#: than a constant.
+#: With fewer than this the prior slope is flatter, down to this value, because such models are
+#: hardly better than a constant.
 _CLEAR, _FLATTEST = 6.0, 0.3
 #: Limits of slope (positive, so that scores keep their order) and offsets.
 _SLOPES, _OFFSETS = (0.02, 4.0), (-6.0, 6.0)
@@ -60,7 +60,7 @@ def probability_sums(outputs: int) -> int:
 
 
 def log_odds(scores: FloatArray) -> FloatArray:
-    """Return the log-odds of every class against the rest; for two classes, of the second.
+    """Return the log-odds of every class against the rest, or of the second of two classes.
 
     Two classes have one score (the log-odds), or two scores with it as their difference.
 
@@ -74,14 +74,14 @@ def log_odds(scores: FloatArray) -> FloatArray:
     for k in range(shares.shape[1]):
         for other in range(shares.shape[1]):
             rest[:, k] += shares[:, other] * (other != k)
-    # If the rest underflows, the odds are beyond the last knot.
+    # If the probability of the rest underflows, the log-odds lie beyond the last knot.
     return np.asarray(shifted - _elementwise(np.log, np.maximum(rest, sys.float_info.min)))
 
 
 def _elementwise(function: Callable[[FloatArray], FloatArray], values: FloatArray) -> FloatArray:
     """Apply a function to every value, with results independent of the position.
 
-    The tail of an array may be computed by another routine, so pad it to full length.
+    Pad the array, because numpy may compute its tail with another routine.
     """
     filled = np.pad(values.ravel(), (0, -values.size % _LANES), constant_values=1.0)
     return function(filled)[: values.size].reshape(values.shape)
@@ -96,7 +96,7 @@ def score_counts(
     a sum of at most w·2^units (proofs/probabilities.md, claim 1).
     """
     outputs, knots = odds.shape[1], _KNOTS.size
-    # A network may return NaN, which counts in the middle.
+    # Count a NaN, which a network may return, at the middle knot.
     position = np.clip(np.nan_to_num(odds, nan=0.0) - _KNOTS[0], 0.0, knots - 1.0)
     low = np.minimum(position.astype(np.int64), knots - 2)
     whole = np.ldexp(np.asarray(weights, dtype=np.float64), units)[:, None]
@@ -140,20 +140,20 @@ def probability_line(
     """Fit the slope and offsets that turn a released model's scores into log-odds.
 
     ``records`` is the number of all rows, or of persons, each with total weight 1.
-    ``slope`` and ``base`` are the prior: log-odds near slope·score + base, the log-odds of a noisy
-    class share (None: near slope·score).
+    ``slope`` and ``base`` define the prior, log-odds near slope·score + base.  ``base`` are the
+    log-odds of a noisy class share, or None for log-odds near slope·score.
 
     Guarantee: the noisy counts are within the slack of their draws of a ``share.mu``-GDP pair under
     replace-one; slope and offsets are computed from them.
     Theorem: X30 (proofs/probabilities.md): L2 sensitivity √(2·outputs).
     Assumes: a row's scores are computed from that row and from released numbers; weights are
     between 0 and 1.
-    Numerics: sums of whole numbers, exact.  Edge cases: where the noise covers the counts, slope
-    and offsets stay near the usual ones; the slope is positive, so that one score keeps its order.
+    Numerics: sums of whole numbers, exact.  Edge cases: if the noise exceeds the counts, slope and
+    offsets stay near their prior; the slope is positive, so the order of a single score is kept.
     """
     units = min(_UNITS, 52 - records.bit_length())
     total = rows.sum(_count_scores, model, slope, units)
-    # HISTOGRAM_MOVES is 8 units above √2, which covers rounding of the root and the product.
+    # HISTOGRAM_MOVES exceeds √2 by 8 units, which covers the rounding of root and product.
     sensitivity = HISTOGRAM_MOVES * math.sqrt(len(total))
     noise = share.sums(sensitivity=math.ldexp(sensitivity, units))
     # The rest is post-processing of the noisy counts.
@@ -170,7 +170,7 @@ def probability_line(
 def _against_the_rest(slope: float, offsets: FloatArray) -> FloatArray:
     """Convert a slope and offsets of scores to offsets of log-odds against the rest.
 
-    Exact for equal scores, and for the identity: the other classes are assumed equally likely.
+    Assumes that the other classes are equally likely; exact for equal scores and for the identity.
     """
     others = offsets.size - 1
     if others == 0:
@@ -192,7 +192,7 @@ def _fit_line(
     outside, inside = noisy[..., 0], noisy[..., 1]
     rows = outside + inside
     noise = math.sqrt(2.0) * scale
-    # Weight of a knot: the part of its count that is not noise.
+    # Weight of a knot: the share of its count that is not noise.
     trust = np.sqrt(np.clip(1.0 - np.square(noise / np.maximum(rows, noise)), 0.0, 1.0))
     held = np.maximum(rows, 0.0)
 

@@ -1,10 +1,10 @@
-"""Public rules between columns, and their application to drawn rows.
+"""Represent public rules between columns, and apply them to drawn rows.
 
 Rules are public statements, like bounds: they never depend on the rows and cost no privacy budget.
 ``derived`` and ``unique`` columns are not measured.  All rules are applied to drawn rows, as
 post-processing, in this order:
 
-1. ``at_most``: the second column of a pair is raised to the first if it is below;
+1. ``at_most``: the second column of a pair is raised to the first if it is smaller;
 2. ``implies``, in the order of the file, until nothing changes; ``derived`` columns are computed
    again whenever their source changes, so a condition always sees the current value;
 3. ``unique``: fresh whole numbers.
@@ -33,7 +33,7 @@ from memberbound.tables.spelling import EPOCH, Form, iso_date, number_label
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Whole numbers below this are exact; the days from 1970 of the years 1 to 9999.
+#: Whole numbers below this are exact; days since 1970 of the years 1 to 9999.
 _MOST_WHOLE, _FIRST_DAY, _LAST_DAY = 2.0**53, -719_162, 2_932_896
 Mask = NDArray[np.bool_]
 #: Return the values of a column by its name.
@@ -95,7 +95,7 @@ class Implication:
 
 @dataclass(frozen=True)
 class DerivedColumn:
-    """A column is a function of another: of the group between edges, or of the label.
+    """A column that is a function of another one: of the group between edges, or of the label.
 
     A number that equals an edge belongs to the group above it.
     """
@@ -105,7 +105,7 @@ class DerivedColumn:
     edges: tuple[float, ...]
     keys: tuple[str, ...]
     outcomes: tuple[object, ...]
-    #: Form of the column's real values.
+    #: Form of the values in the real column.
     form: Form = "any"
 
     @property
@@ -114,7 +114,7 @@ class DerivedColumn:
         return (self.column, self.source)
 
     def values(self, source: Values) -> CodedValues:
-        """Return the derived values; without a group or an entry they are missing."""
+        """Return the derived values; missing where the source has no group or entry."""
         groups: Cells = Labels(self.keys)
         if self.edges:
             groups = Intervals.between_cuts(self.edges)
@@ -152,7 +152,7 @@ class DerivedColumn:
 
 @dataclass(frozen=True)
 class Order:
-    """A number or date is at most another one, if both are known."""
+    """A pair of columns: where both are known, the first number or date is at most the second."""
 
     first: str
     second: str
@@ -244,7 +244,8 @@ class Rules:
         rows = _Rows(frame, self)
         for order in filter(rows.have, self.orders):
             rows.raise_second(order)
-        # A rule not triggered by others holds after the first round, and so on.
+        # A rule that no other triggers holds after the first round, the rules it triggers after the
+        # next, and so on.
         implied = [*filter(rows.have, self.implied)]
         for _ in implied:
             changes = [rows.follow(rule) for rule in implied]
@@ -260,7 +261,7 @@ class Rules:
     def broken_shares(self, table: Mapping[str, Values]) -> dict[str, float]:
         """Return the share of rows that break a rule, for every rule broken by some row.
 
-        It is for the owner of the rows only.
+        The result is for the owner of the rows only.
         """
         shares = {str(r): float(np.mean(r.breaks(table.__getitem__))) for r in self.between_columns}
         for name in self.unique:
@@ -271,7 +272,7 @@ class Rules:
 
 
 class _Rows:
-    """Drawn rows while rules change them; derived columns are computed when they are read."""
+    """Drawn rows that rules modify; derived columns are computed on access."""
 
     def __init__(self, frame: pd.DataFrame, rules: Rules) -> None:
         free = {*rules.unique, *(rule.column for rule in rules.derived)}
@@ -311,13 +312,13 @@ class _Rows:
         }
 
     def follow(self, rule: Implication) -> bool:
-        """Apply a rule to the rows that break it, and return whether there were any."""
+        """Apply a rule to the rows that break it; return whether any row did."""
         mask = rule.breaks(self.read)
         self.put(rule.column, mask, rule.number, rule.label)
         return bool(mask.any())
 
     def raise_second(self, order: Order) -> None:
-        """Raise the second column of a pair to the first if it is below."""
+        """Raise the second column of a pair to the first where it is smaller."""
         mask = order.breaks(self.read)
         first, second = self.read(order.first), self.read(order.second)
         raised = first.numbers[mask]
@@ -334,7 +335,7 @@ def _put(
 ) -> pd.Series[object]:
     """Replace values of a column at some rows, by one value or one per row.
 
-    Edge cases: a column of numbers or times becomes one of texts where it cannot hold a value.
+    Edge cases: a column of numbers or times becomes a text column if it cannot hold a value.
     """
     kind = getattr(column.dtype, "kind", "O")
     column = column.astype("Int64") if kind in "iu" else column.copy()

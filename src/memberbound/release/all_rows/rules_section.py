@@ -82,7 +82,7 @@ def _check_keys(name: str, given: Mapping[object, object], *forms: set[str]) -> 
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads rules by the public bounds of columns, and by the names of derived ones."""
+    """Parses rules, given the public bounds of columns and the names of derived ones."""
 
     bounds: Bounds
     derived: frozenset[str]
@@ -215,7 +215,7 @@ class _Reader:
 
 
 def _sort_names(before: Mapping[str, Iterable[str]], what: str) -> tuple[str, ...]:
-    """Sort names topologically; reject circles."""
+    """Sort names topologically; reject cycles."""
     try:
         return tuple(TopologicalSorter(before).static_order())
     except CycleError as circle:
@@ -253,10 +253,11 @@ def _check_roles(rules: Rules) -> None:
 def _check_end(rules: Rules) -> None:
     """Reject contradictory implications, which might never terminate.
 
-    After a rule was applied to a row, its outcome holds there, and its conditions on other columns.
-    It *triggers* another rule if such a row may now break that rule because of the column just set.
-    Without a cycle of triggers a row changes finitely often.  Whether such a row exists is
-    decided exactly, column by column, on values that represent everything rules can distinguish.
+    After a rule is applied to a row, the row has its outcome and meets its conditions on other
+    columns. The rule *triggers* another one if such a row may now break that rule because of the
+    column just set. Without a cycle of triggers, every row changes finitely often.  Whether such a
+    row exists is decided exactly, column by column, on one value of each kind that the rules can
+    distinguish.
     """
     if len(rules.implied) < 2:
         return
@@ -301,7 +302,7 @@ def _check_end(rules: Rules) -> None:
 
 
 def _representatives(rules: Rules) -> dict[str, Values]:
-    """Return, for every source column, values of all kinds that rules can distinguish."""
+    """Return, for every source column, one value of each kind that rules can distinguish."""
     entries: dict[str, set[tuple[float, str]]] = {}
     for rule in rules.implied:
         entries.setdefault(rule.column, set()).add((rule.number, rule.label))

@@ -15,12 +15,12 @@ from memberbound.release.all_rows.estimator import MembershipPrivate
 from memberbound.release.all_rows.learner_forms import Settings, require_form, settings_of
 from memberbound.release.all_rows.training import TUNE_SHARE
 
-#: Above this many candidates, each would be trained on hardly any budget.
+#: Maximum number of candidates: with more, each would be trained on a tiny share of the budget.
 _MOST_CANDIDATES = 20
 
 
 class SearchedPrivate(MembershipPrivate):
-    """A private model with the best of several settings, as :func:`private_search` returns it.
+    """The result of :func:`private_search`: a private model with the best of several settings.
 
     Attributes beside those of ``MembershipPrivate``: ``best_params_`` (the chosen settings),
     ``search_share_`` (the share of μ² spent on the choice) and ``search_cost_`` (the same in
@@ -66,7 +66,7 @@ def private_search(
     Guarantee: as for ``MembershipPrivate``: ``eta`` holds for all candidates, their scores and the
     chosen model together.
     Theorem: X22 (proofs/gradient-descent.md).
-    Assumes: the grid is public, that is, chosen without a look at the rows.
+    Assumes: the grid is public, that is, chosen without looking at the rows.
 
     Examples:
         >>> from sklearn.datasets import make_classification

@@ -57,7 +57,7 @@ _BINS = 20
 _DEPTH = 12
 #: Share of a covariance's budget for the means.
 _MEANS = 0.25
-#: Factor of sums of squares: with it they move no record's vector farther (claim 6).
+#: Factor of sums of squares, small enough that they do not increase the sensitivity (claim 6).
 _SQUARES = math.sqrt(2.0) * (1.0 - 2.0**-50)
 
 
@@ -88,7 +88,7 @@ def release_table_statistic(
 
     Mean, sum, covariance and quantiles take numeric columns; histogram and contingency count cells:
     public categories, edges, or values that many rows share.  Missing values are counted and left
-    out; a covariance leaves out rows with missing values.  ``reserve`` is called with the budget
+    out; covariances use complete rows only.  ``reserve`` is called with the budget
     before any noise is drawn (for a ledger).  ``consistent`` makes counts nonnegative and adds them
     up to the number of records; their intervals stay those of the noisy counts.
 
@@ -199,7 +199,7 @@ def _learn_bounds(
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """The inputs of a statistic: records, bounds, budget, and levels of quantiles."""
+    """Computes one statistic from records, bounds, budget, and levels of quantiles."""
 
     table: Records
     bounds: Mapping[str, Range | Categories]
@@ -217,7 +217,7 @@ class _Work:
     def means(self, *, total: bool = False) -> _Numbers:
         """Return means or sums; each value, or its absence, contributes a vector of norm ≤ √3.
 
-        The sums of squares cost nothing: no two such vectors are farther apart than 2 (claim 6).
+        The sums of squares cost nothing, because two such vectors are at most 2 apart (claim 6).
         """
         sums, missing, squares = self.table.shards.sum(_column_sums, self._ranges) / _UNITS
         width, rows = len(sums), len(self.table)
@@ -241,7 +241,8 @@ class _Work:
         names, rows = list(self.bounds), len(self.table)
         width = len(names)
         first, rows_with_gaps, second = self.table.shards.sum(_moments, self._ranges)
-        # A row with a gap adds √width to a separate coordinate, so that all rows have equal norm.
+        # A row with a missing value adds √width to a separate coordinate, so all rows have equal
+        # norm.
         gaps = math.sqrt(width) * (rows_with_gaps / _UNITS)
         share = self.budget.take("means", _MEANS * self.budget.left)
         noise = share.sums(sensitivity=2 * math.sqrt(width) * _ROOM)
@@ -279,7 +280,7 @@ class _Work:
         return _Numbers(noisy, list(map(", ".join, labels)), noise.scale, intervals)
 
     def quantiles(self) -> _Numbers:
-        """Return quantiles from noisy dyadic counts; a record is in one interval per level."""
+        """Return quantiles from noisy dyadic counts; a record is in one interval of every level."""
         share = self.budget.take("counts of halves")
         noise = share.sums(sensitivity=HISTOGRAM_MOVES, times=_DEPTH * len(self.bounds))
         by_column, intervals = [], []
@@ -305,7 +306,7 @@ class _Work:
 def _units_by_record(
     values: FloatArray | NDArray[np.bool_], persons: Persons | None
 ) -> NDArray[np.int64]:
-    """Return numbers in [-1, 1] in whole units per record, averaging each person's rows."""
+    """Convert numbers in [-1, 1] to whole units per record, averaging each person's rows."""
     units = np.rint(values * _UNITS).astype(np.int64)
     return units if persons is None else persons.average(units)
 
@@ -338,9 +339,9 @@ def _column_sums(shard: Records, ranges: Sequence[Range]) -> NDArray[np.int64]:
 def _moments(
     shard: Records, ranges: Sequence[Range]
 ) -> tuple[NDArray[np.int64], int, NDArray[np.int64]]:
-    """Return column sums, the number of rows with gaps, and sums of pairwise products.
+    """Return column sums, the number of incomplete rows, and sums of pairwise products.
 
-    Sums and products leave out the rows with gaps.
+    Sums and products are over the complete rows.
     """
     columns = np.array([*_scale_columns(shard, ranges)])
     gaps = np.isnan(columns).any(axis=0)
@@ -371,11 +372,11 @@ def _leaf_counts(shard: Records, ranges: Sequence[Range]) -> FloatArray:
 
 @dataclass(frozen=True)
 class _Statistic:
-    """A statistic's release function, and its count of noisy numbers by number of columns."""
+    """A statistic's release function, and its number of noisy numbers by number of columns."""
 
     release: Callable[[_Work], _Numbers]
     coordinates: Callable[[int], int]
-    #: Whether it counts cells (and so takes categories) rather than adding up numbers.
+    #: Whether the statistic counts cells, and so accepts categories, instead of adding up numbers.
     counted: bool = False
 
 
@@ -392,7 +393,7 @@ TABLE_STATISTICS = tuple(_STATISTICS)
 
 
 def _count_cells(bound: Range | Categories) -> Beside:
-    """Return the cells that are counted; the last cell is *other*."""
+    """Return the cells to count; the last cell is *other*."""
     if isinstance(bound, Categories):
         return Beside((Labels(bound.labels), Rest()))
     edges = bound.edges or np.linspace(bound.low, bound.high, _BINS + 1)

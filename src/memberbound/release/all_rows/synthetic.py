@@ -1,19 +1,19 @@
-"""A synthetic table of all rows, in the neighbour game: measure, select, estimate, sample.
+"""Synthetic tables of all rows in the neighbour game: measure, select, estimate, sample.
 
 Noisy measurements, in this order (proofs/synthetic-tables.md):
 
 1. columns without bounds, to define their *cells* (:mod:`.cells`);
 2. the target: its *groups*;
-3. the cells of columns that have many, to merge them into *bins*;
+3. the cells of columns with many cells, to merge them into *bins*;
 4. every column's bins with the target's groups;
-5. for every pair of columns its distance from independence, from which a *forest* of
-   pairs is selected at the resolution that the noise of a pair allows;
+5. the distance of every pair of columns from independence, to select a *forest* of pairs at the
+   resolution that the noise of a pair allows;
 6. the pairs of the forest;
-7. for every other pair its distance from the forest's prediction, and the most distant pairs;
+7. the distance of every other pair from the forest's prediction, and the most distant pairs;
 8. the accuracy of a model of the target, by score.
 
 The budget is divided by public numbers alone: :func:`budget_shares`.  New rows are drawn
-from the noisy numbers alone: post-processing.
+from the noisy numbers alone, which is post-processing.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# ── What is released, and the rows that are drawn from it ─────────────────────────────────────────
+# ── The release, and rows drawn from it ─────────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)
 class SyntheticTable:
     """Everything released about a table, from which rows can be drawn.
 
-    Guarantee: every number is public or charged to the privacy budget; so
-    any number of rows may be drawn and used in any way.
+    Guarantee: every number is public or charged to the privacy budget, so any number of rows may be
+    drawn and used in any way.
     """
 
     names: tuple[str, ...]
@@ -85,12 +85,12 @@ class SyntheticTable:
     budget: Budget
     records: int
     eta: float
-    #: Noisy counts as they were measured.
+    #: Unprojected noisy counts.
     marginals: tuple[NoisyMarginal, ...] = ()
 
     @property
     def certificate_(self) -> Certificate:
-        """The certificate."""
+        """The certificate of η for every record."""
         certificate = self.budget.certificate(secure=self.budget.source.secure)
         return replace(certificate, theorems=tuple(sorted({*certificate.theorems, "X25"})))
 
@@ -114,12 +114,12 @@ class SyntheticTable:
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """The pairs of columns with a measured joint law."""
+        """The pairs of columns with measured joint counts."""
         names = [column.cells.name for column in self.columns]
         return tuple((names[pair.first], names[pair.second]) for pair in self.model.measured)
 
     def sample(self, rows: int, source: RandomSource) -> pd.DataFrame:
-        """Draw new rows, with the table's column names and order."""
+        """Draw new rows with the table's columns, in the table's order."""
         import pandas as pd
 
         draws = np.random.default_rng([int(word) for word in source.words(4)])
@@ -141,7 +141,7 @@ class SyntheticTable:
 
 @dataclass(frozen=True, eq=False)
 class SyntheticRows:
-    """Drawn rows, with their model."""
+    """Drawn rows with the model they come from."""
 
     frame: pd.DataFrame
     model: SyntheticTable
@@ -171,7 +171,7 @@ class SyntheticRows:
 # ── The sequence of measurements ──────────────────────────────────────────────────────────────────
 
 
-@np.errstate(all="ignore")  # no record decides whether numpy warns
+@np.errstate(all="ignore")  # a warning would depend on a record
 def fit_synthetic(
     records: Records,
     *,
@@ -187,9 +187,9 @@ def fit_synthetic(
     With ``unit`` a record is all rows with one value in that column.  ``reserve`` is called with
     the budget before any noise is drawn (a ledger).
 
-    Guarantee: an attacker who knows all others and sees everything in the result gains at most
-    ``eta`` over guessing which of two records was in the table, with certainty for every record,
-    replace-one.
+    Guarantee: an attacker who knows all other records and sees everything in the result gains at
+    most ``eta`` over guessing which of two records was in the table, with certainty for every
+    record, under replace-one.
     Theorem: X25 (proofs/synthetic-tables.md), with ``unit`` X26 (proofs/persons.md).
     Assumes: the number of rows (with ``unit``: of persons), the columns' names and types and the
     given bounds are public.

@@ -1,4 +1,4 @@
-"""The cells of a synthetic table's columns: public ones, and private ones learnt with noise."""
+"""Define the cells of a synthetic table's columns, from public bounds or learnt with noise."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MOST_ROWS = 2**31
 def declare_columns(
     records: Records, bounds: Bounds, target: str | None
 ) -> tuple[dict[str, Range | Categories], dict[str, Writing]]:
-    """Return public bounds of columns, and their formats if declared."""
+    """Return the public bounds of columns, and the formats that their types declare."""
     used = list(records.columns)
     public = {name: bound for name, bound in bounds.items() if name in used}
     writings: dict[str, Writing] = {}
@@ -67,7 +67,7 @@ def declare_columns(
 
 #: Share of μ² for the formats of numeric columns with public ranges but no declared type.
 _WRITING_SHARE = 0.01
-#: Linear cells of a wide range, per noise scale that all rows together are.
+#: Linear cells of a wide range, per noise scale in the number of rows.
 _CELL_SHARE = 1.0
 
 
@@ -110,7 +110,7 @@ def learn_cells(
     ordered = {n: column for n in records.columns if (column := cells.get(n)) is not None}
     if len(ordered) < 2:
         raise InputError(
-            "the table must have at least two columns whose values many people share, got "
+            "the table must have at least two columns with values that many people share, got "
             f"{len(ordered)}; identifiers and free text are not drawn. Give bounds for columns."
         )
     goal = None if target is None else ordered.get(target)

@@ -46,19 +46,19 @@ if TYPE_CHECKING:
     from torch.nn import Module
     from transformers import PreTrainedTokenizerBase
 
-#: Characters of a document that are read per token of the length: a rule of the document alone.
+#: Characters of a document to read per token of the length; this depends on the document alone.
 _CHARACTERS = 32
-#: Settings, chosen on public texts (docs/howto/fine-tune-a-language-model.md): steps, passes over
-#: the documents, rate, tokens of a document; rank by the number of records times μ.
+#: Settings chosen on public texts (docs/howto/fine-tune-a-language-model.md): steps, passes over
+#: the documents, rate, tokens per document, and rank by the number of records times μ.
 _STEPS, _PASSES, _RATE, _LENGTH = 60, 4.0, 1.5, 128
 _RANKS = ((300.0, 8), (900.0, 16), (math.inf, 32))
-#: The product of the number of records and μ below which noise drowns any gradient.
+#: Below this product of μ and the number of records, noise drowns any gradient.
 _LEAST_SIGNAL = 60.0
-#: A trial keeps back one record in this many.
+#: A trial holds out one record in this many.
 _KEPT_BACK = 5
 #: Tokens of a canary.
 _CANARY_TOKENS = 24
-#: A clip that no gradient reaches.
+#: A clip above the norm of any gradient.
 _NO_CLIP = 1e9
 
 
@@ -72,11 +72,11 @@ def default_training(
     sample_rate: float | None = None,
     rate: float | None = None,
 ) -> TextTraining:
-    """Return settings by a public rule, given the number of records and η.
+    """Return default settings for this number of records and η, by a public rule.
 
-    Given ``steps``, ``sample_rate`` and ``rate`` are kept.
+    ``steps``, ``sample_rate`` and ``rate`` are kept if given.
 
-    Edge cases: refuse a corpus if noise would drown its gradients.
+    Edge cases: a corpus that is too small for the noise is rejected.
     """
     mu = 2 * float(special.ndtri(0.5 + check_eta_range(eta)))
     if records * mu < _LEAST_SIGNAL:
@@ -86,7 +86,8 @@ def default_training(
             "content. Collect more, or allow a larger eta."
         )
     taken = whole_number("steps", _STEPS if steps is None else steps, at_least=1)
-    # A noise multiplier of about 1.2: below 1 sampling no longer makes up for smaller noise.
+    # Aim at a noise multiplier of about 1.2: below 1, sampling no longer compensates for less
+    # noise.
     least = 0.6 * mu / math.sqrt(taken)
     sample = min(1.0, max(_PASSES / taken, least)) if sample_rate is None else sample_rate
     usual = next(size for limit, size in _RANKS if records * mu < limit)
@@ -95,7 +96,7 @@ def default_training(
 
 
 def whole_samples(training: TextTraining, *, given: float | None) -> TextTraining:
-    """Return the settings with full-batch steps, so that a ledger can compose their curve."""
+    """Return the settings with full-batch steps, which a ledger can compose."""
     if given is not None:
         raise InputError(f"sample_rate must be 1 with a ledger, got {given!r}.")
     steps = max(1, min(training.steps, math.ceil(4 * _PASSES)))
@@ -103,7 +104,7 @@ def whole_samples(training: TextTraining, *, given: float | None) -> TextTrainin
 
 
 def check_length(model: Module, length: int | None) -> int:
-    """Return how many tokens of a document are used: what the model takes, or fewer."""
+    """Return the number of tokens to use per document: ``length``, or the model's maximum."""
     config = model.config
     limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
     most = _LENGTH if limit is None else int(limit)
@@ -111,12 +112,12 @@ def check_length(model: Module, length: int | None) -> int:
         return min(_LENGTH, most)
     wanted = whole_number("length", length, at_least=2)
     if limit is not None and wanted > most:
-        raise InputError(f"length must be at most {most}, which is what lm takes, got {wanted}.")
+        raise InputError(f"length must be at most {most}, the maximum of lm, got {wanted}.")
     return wanted
 
 
 def fingerprint(folder: Path) -> str:
-    """Return a SHA-256 of the weights and the tokenizer of a folder."""
+    """Return a SHA-256 of the weights and the tokenizer in a folder."""
     found = hashlib.sha256()
     for path in sorted(folder.glob("*")):
         if path.suffix in (".safetensors", ".json", ".txt", ".model") and path.is_file():
@@ -151,13 +152,13 @@ def encode_documents(
 
 @dataclass(frozen=True, eq=False)
 class Canaries:
-    """Made-up documents, each of which a fair coin puts in; where it does not, an empty one is."""
+    """Made-up documents, each inserted with probability ½; otherwise an empty one replaces it."""
 
     texts: tuple[str, ...]
     coins: NDArray[np.bool_]
 
     def insert(self, documents: Documents) -> Documents:
-        """Return the documents with one more record for every canary."""
+        """Return the documents with one record added for every canary."""
         last = len(documents)
         texts = [t if coin else "" for t, coin in zip(self.texts, self.coins, strict=True)]
         starts = documents.starts
@@ -167,7 +168,7 @@ class Canaries:
 
 
 def draw_canaries(tokenizer: PreTrainedTokenizerBase, count: int, source: RandomSource) -> Canaries:
-    """Draw canaries, texts of random tokens, and their coins."""
+    """Draw canaries (texts of random tokens) and the coin flips that insert them."""
     words = source.words(count * (_CANARY_TOKENS + 1)).reshape(count, -1)
     ids = (words[:, 1:] % np.uint64(len(tokenizer))).astype(np.int64)
     texts = tuple(str(tokenizer.decode(row.tolist(), skip_special_tokens=True)) for row in ids)
@@ -190,12 +191,12 @@ class PrivateText:
     layers: tuple[str, ...]
     secure: bool = True
     transposed: bool = False
-    #: Weights that were trained.
+    #: Trained weights.
     size: int = field(default=0)
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """The endings of the files that it can be written to."""
+        """The supported file endings."""
         return (".safetensors",)
 
     @property
@@ -232,7 +233,7 @@ class PrivateText:
         return tensor_writer(self.tensors, {"format": "pt"})
 
     def adapter_config(self, base: str) -> dict[str, object]:
-        """Return the configuration with which peft reads the tensors."""
+        """Return the peft configuration of the tensors."""
         return {
             "peft_type": "LORA",
             "task_type": "CAUSAL_LM",
@@ -259,9 +260,9 @@ def released_tensors(adapted: AdaptedModel) -> dict[str, NDArray[np.float32]]:
 
 @dataclass
 class TextRun:
-    """One training, from the base model and public settings to a release.
+    """A training run, from the base model and public settings to a release.
 
-    The budget is fixed here, before a document is used; :meth:`train` continues a stored state.
+    The budget is fixed before any document is used; :meth:`train` can resume from a stored state.
     """
 
     model: Module
@@ -299,8 +300,8 @@ class TextRun:
         """Train and return the release.
 
         Guarantee: an attacker who knows all other records and sees the result gains at most
-        ``eta`` over guessing which of two records was trained on: for every record, replace-one,
-        without a confidence level.
+        ``eta`` over guessing which of two records was trained on, with certainty for every record,
+        under replace-one.
         Theorem: X31 (proofs/networks.md).
         """
         noise = Noise(self.scale, seed=self.seed)
@@ -317,7 +318,7 @@ class TextRun:
         return self.release(last.mean)
 
     def canary_scores(self, tokenizer: PreTrainedTokenizerBase, canaries: Canaries) -> FloatArray:
-        """Return how much every canary's loss fell below the base model's."""
+        """Return the decrease of every canary's loss from the base model."""
         length, adapted = self.training.length, self.adapted
         coded = TextRecords(encode_documents(tokenizer, canaries.texts, length), length)
         released = adapted.weights
@@ -329,7 +330,7 @@ class TextRun:
         return np.nan_to_num(found[0] - found[1])
 
     def release(self, weights: FloatArray) -> PrivateText:
-        """Return the release with these weights, a function of noisy sums."""
+        """Return the release with these weights, which are computed from noisy sums."""
         self.adapted.weights = weights
         return PrivateText(
             released_tensors(self.adapted),
@@ -357,22 +358,22 @@ def document_losses(adapted: AdaptedModel, records: TextRecords) -> FloatArray:
 
 
 def mean_loss(adapted: AdaptedModel, records: TextRecords) -> float:
-    """Return the mean loss of documents that have one."""
+    """Return the mean loss of the documents, without those that have none."""
     losses = document_losses(adapted, records)
     known = losses[np.isfinite(losses)]
     return float(known.mean()) if len(known) else math.nan
 
 
-# ── For the owner only: computed without a budget, and stored nowhere ─────────────────────────────
+# ── For the owner only: computed without a budget and never stored ─────────────────────────────
 
 
 def trial_losses(
     run: TextRun, stage: Callable[[str], Callable[[int, int], None] | None]
 ) -> tuple[float, float, float]:
-    """Return the mean losses of base, private and usual adapters on a fifth of the records.
+    """Return the mean held-out losses of base, private and usual adapters.
 
-    Trained on the other records with the same settings, once with noise and once without noise and
-    clips.
+    Both adapters are trained on four fifths of the records with the same settings, one with noise
+    and one without noise and clipping.
     """
     count = len(run.records)
     tested = np.random.default_rng(0).permutation(count)[: max(1, count // _KEPT_BACK)]

@@ -1,9 +1,8 @@
-"""Low-rank adapters on a frozen language model, and gradients of single documents (X31).
+"""Low-rank adapters on a frozen language model, and per-document gradients (X31).
 
-An adapter adds ``P·M·A·x`` to the output of a linear layer, of which A and P are public and fixed;
-the small M starts at zero and is trained, so that noise is added to few numbers.  Every document of
-a batch gets a copy of M of its own, so that one backward pass returns the gradient of every
-document.
+An adapter adds ``P·M·A·x`` to the output of a linear layer.  P and A are public and fixed; only the
+small matrix M, which starts at zero, is trained, so noise is added to few numbers.  Every document
+of a batch has its own copy of M, so one backward pass returns the gradients of all documents.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ if TYPE_CHECKING:
 
 #: Relative difference allowed between two computations of one gradient (single precision).
 _TOLERANCE = 1e-3
-#: Seed of the public texts, their number and their length.
+#: Seed, number and length of the public texts.
 _SEED, _PUBLIC_TEXTS, _PUBLIC_LENGTH = 31, 64, 48
 
 
 @dataclass(eq=False)
 class Adapter:
-    """An adapter of one linear layer: its output grows by ``left·middle·down·x``.
+    """An adapter of one linear layer, which adds ``left·middle·down·x`` to the layer's output.
 
-    ``down`` is (rank, inputs), ``left`` (outputs, rank), both public; ``middle`` is trained.
+    ``down`` (rank, inputs) and ``left`` (outputs, rank) are public; ``middle`` is trained.
     """
 
     name: str
@@ -43,11 +42,11 @@ class Adapter:
     down: Tensor
     left: Tensor
     middle: Tensor
-    #: Copies of the middle, one for every document of a batch, while gradients are computed.
+    #: One copy of ``middle`` per document of a batch, while gradients are computed.
     copies: Tensor | None = None
 
     def add(self, _layer: Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        """Return the output of the layer with that of the adapter (a forward hook)."""
+        """Add the adapter's output to the layer's (a forward hook)."""
         inner = inputs[0] @ self.down.T
         if self.copies is None:
             inner = inner @ self.middle.T
@@ -59,13 +58,13 @@ class Adapter:
 
     @property
     def up(self) -> Tensor:
-        """The up-projection B of peft's format, with the middle in it."""
+        """The up-projection B of peft's format, which includes ``middle``."""
         return self.left @ self.middle
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Documents of one length: token ids, and the mask of the tokens that are there."""
+    """Documents padded to one length: token ids, and a mask of the real tokens."""
 
     ids: NDArray[np.int64]
     mask: NDArray[np.bool_]
@@ -73,7 +72,7 @@ class Batch:
     labels: NDArray[np.int64] | None = None
 
 
-#: The loss of every document of a batch, from the model's answers.
+#: Computes the loss of every document of a batch from the model's outputs.
 Losses = Callable[[Any, Batch], Any]
 
 
@@ -96,7 +95,7 @@ class AdaptedModel:
 
     @property
     def vocabulary(self) -> int:
-        """The number of answers of the model for a token."""
+        """The number of the model's outputs per token."""
         return int(getattr(self.model.config, "vocab_size", 1))
 
     @property
@@ -115,7 +114,7 @@ class AdaptedModel:
             start = end
 
     def random_weights(self, rng: np.random.Generator) -> FloatArray:
-        """Return weights with which every adapter adds a fifth of what its input has, or about."""
+        """Return random weights with which every adapter adds about a fifth of its input's norm."""
         sizes = [float(adapter.left.norm()) / math.sqrt(self.rank) for adapter in self.adapters]
         scales = [0.2 / size if size > 0 else 0.2 for size in sizes]
         spread = np.repeat(scales, self.rank**2) / math.sqrt(self.rank)
@@ -138,7 +137,7 @@ class AdaptedModel:
         return np.asarray(found.double().numpy())
 
     def gradients(self, batch: Batch) -> list[Tensor]:
-        """Return the gradient of every document: a tensor (documents, weights) for each adapter."""
+        """Return per-document gradients: a tensor (documents, weights) for each adapter."""
         torch, rows = torch_module(), len(batch.ids)
         copies = []
         for adapter in self.adapters:
@@ -146,7 +145,7 @@ class AdaptedModel:
             adapter.copies = copy
             copies.append(copy)
         try:
-            # A sum over documents, each of which depends on its own copies alone.
+            # The sum's gradient separates by document, because each one has its own copies.
             total = self._losses(self.model, batch).sum()
             found = torch.autograd.grad(total, copies, allow_unused=True)
         finally:
@@ -154,7 +153,7 @@ class AdaptedModel:
                 adapter.copies = None
         unused = [a.name for a, g in zip(self.adapters, found, strict=True) if g is None]
         if unused:
-            raise InputError(f"lm must use every layer with an adapter, got no use of {unused[0]}.")
+            raise InputError(f"lm must use every layer with an adapter, got {unused[0]} unused.")
         return [gradient.reshape(rows, -1) for gradient in found]
 
 
@@ -171,7 +170,7 @@ def _linear_layers(model: Module) -> list[tuple[str, Module]]:
 
 
 def _sizes(layer: Module) -> tuple[int, int]:
-    """Return the numbers of outputs and inputs of a linear layer."""
+    """Return the output and input sizes of a linear layer."""
     if hasattr(layer, "nf"):  # Conv1D of transformers keeps the transposed matrix
         inputs, outputs = layer.weight.shape
     else:
@@ -179,7 +178,8 @@ def _sizes(layer: Module) -> tuple[int, int]:
     return int(outputs), int(inputs)
 
 
-# ── Public directions, from texts that the base model generates ───────────────────────────────────
+# ── Public projections, from texts that the base model generates
+# ───────────────────────────────────
 
 
 def public_adapters(
@@ -187,10 +187,10 @@ def public_adapters(
 ) -> list[Adapter]:
     """Return adapters with both projections computed from the base model alone.
 
-    The model writes texts, seeded.  On them, A holds the directions in which the inputs of a layer
-    vary most and the left factor those of the gradients of its outputs: a gradient of few numbers
-    keeps most of its length, and noise is added to few numbers.  Layers are scaled so that their
-    gradients are of equal size, and all together of size 1 (root mean square over the texts).
+    The model generates texts from a seed.  On these texts, A holds the principal directions of a
+    layer's inputs, and the left factor those of the gradients of its outputs.  So a gradient of few
+    numbers keeps most of its norm, and noise is added to few numbers only.  Layers are scaled so
+    that their gradients have equal norms, and norm 1 together (root mean square over the texts).
 
     Guarantee: a function of the model and of public settings.
     """
@@ -233,7 +233,7 @@ def public_adapters(
 
 
 def _main_directions(rows: Tensor, count: int) -> Tensor:
-    """Return directions in which rows vary most, as orthonormal columns, filled up with zeros."""
+    """Return the principal directions of rows as orthonormal columns, padded with zeros."""
     torch = torch_module()
     _, vectors = torch.linalg.eigh(rows.T @ rows)
     taken = vectors.flip(1)[:, :count]
@@ -241,7 +241,7 @@ def _main_directions(rows: Tensor, count: int) -> Tensor:
 
 
 def sample_texts(model: Module) -> Batch:
-    """Return texts that the model writes, from a seed."""
+    """Return texts that the model generates from a fixed seed."""
     torch = torch_module()
     limit = getattr(model.config, "max_position_embeddings", None)
     width = min(_PUBLIC_LENGTH, int(limit or _PUBLIC_LENGTH))
@@ -259,9 +259,9 @@ def sample_texts(model: Module) -> Batch:
 
 
 def language_losses(model: Module, batch: Batch) -> Tensor:
-    """Return the mean loss of the tokens of every document, 0 for one without.
+    """Return the mean token loss of every document, 0 for a document without tokens.
 
-    Documents are padded at their end, where a causal model's earlier tokens do not look.
+    Padding is at the end, which a causal model's earlier tokens do not see.
     """
     torch = torch_module()
     ids, mask = torch.from_numpy(batch.ids), torch.from_numpy(batch.mask)
@@ -271,14 +271,15 @@ def language_losses(model: Module, batch: Batch) -> Tensor:
     return torch.where(scored, losses, 0.0).sum(1) / scored.sum(1).clamp(min=1)
 
 
-# ── Probes: a document's gradient belongs to that document alone ──────────────────────────────────
+# ── Probes: a document's gradient must depend on that document alone
+# ──────────────────────────────────
 
 
 def check_model(adapted: AdaptedModel, length: int) -> None:
-    """Refuse a model that mixes the documents of a batch, or remembers documents.
+    """Reject a model that mixes the documents of a batch, or remembers documents.
 
-    The probe's documents are public: token ids drawn from a seed.  A document's gradient must be
-    the same alone at other positions and beside other documents, with trained adapters too.
+    The probe's documents are public token ids from a fixed seed.  A document's gradient must be the
+    same when it is alone, at other positions and among other documents, also with trained adapters.
     """
     torch = torch_module()
     batch_norm = torch.nn.modules.batchnorm._BatchNorm

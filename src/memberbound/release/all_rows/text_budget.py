@@ -1,4 +1,4 @@
-"""The privacy budget of a language model's training: sampled noisy steps, replace-one (X31)."""
+"""Budget for training a language model with sampled noisy steps, under replace-one (X31)."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _ASSUMPTIONS = (
     "is published: neither losses nor texts that were generated and selected by looking at them.",
     "The model computes a document's gradient from that document and the weights alone, also in "
     "its rounding: nothing in it mixes the documents of a batch.",
-    "Which documents a step takes stays secret.",
+    "The documents sampled in each step stay secret.",
     "The file conforms to the specification of its format: one that is malformed is refused, and "
     "the certificate does not cover the refusal.",
     SAMPLER_ASSUMPTION,
 )
-_SEEDED = "The noise comes from a seed: nobody who may know it is protected."
+_SEEDED = "The noise comes from a seed: there is no protection from anyone who may know it."
 
 
 @dataclass
@@ -49,7 +49,7 @@ class TextBudget(NetworkBudget):
     def for_training(
         cls, eta: float, training: TextTraining, weights: int, unit: str | None = None
     ) -> TextBudget:
-        """Return the budget with the least noise that keeps η over all steps."""
+        """Return the budget with the least noise that achieves η over all steps."""
         slack = Slack(weights * training.steps)
         if slack.total >= check_eta_range(eta):
             raise InputError(
@@ -64,7 +64,7 @@ class TextBudget(NetworkBudget):
 
     @property
     def normal_mu(self) -> float | None:  # type: ignore[override]
-        """The shift of the normal pair of steps that take every record; None for samples."""
+        """The μ of steps on all records; None for steps on samples."""
         if self.training.sample_rate < 1.0:
             return None
         mu: float = self.training.curve("replace-one").mu  # type: ignore[attr-defined]
@@ -97,7 +97,7 @@ class TextBudget(NetworkBudget):
         steps, mu = self.drawn, self.normal_mu
         if steps is None or mu is None:
             return found
-        # Steps that take every record are vectors of sums; a replaced record moves them by 2ρ.
+        # Steps on all records are vectors of sums, which a replaced record moves by 2ρ.
         every = Measurement(
             "steps on all records",
             1.0,

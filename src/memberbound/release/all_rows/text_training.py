@@ -1,6 +1,6 @@
 """Noisy steps on a language model's adapters: samples of records, clipped sums (X31).
 
-Everything that a step keeps is computed from the noisy sum: a stopped run continues from its last
+The state after a step is computed from noisy sums only, so an interrupted run resumes from its last
 stored state without a second charge (proofs/networks.md, claim 5).
 """
 
@@ -28,9 +28,10 @@ from memberbound.release.budget import noisy_release
 from memberbound.release.randomness import SECURE, InsecureSource, RandomSource
 
 _MOMENTUM = 0.9
-#: Numbers of one block's logits, and most documents in it.
+#: Maximum number of logits of a block, and of documents.
 _BLOCK_NUMBERS, _MOST_ROWS = 2**23, 64
-#: Documents are padded to the length, or to one of its halves: a rule of the document alone.
+#: Documents are padded to the length, or to it halved once or more, by a rule of the document
+#: alone.
 _HALVINGS = 2
 
 
@@ -39,7 +40,7 @@ class TextTraining:
     """Training settings: public numbers, chosen without the documents.
 
     Every step samples each record with probability ``sample_rate``.  ``rate`` multiplies the
-    mean clipped gradient; weights are averaged over ``averaged``, a share of the steps at the end.
+    mean clipped gradient; ``averaged`` is the final share of steps over which weights are averaged.
     """
 
     steps: int
@@ -62,7 +63,7 @@ class TextTraining:
 
 @dataclass(frozen=True, eq=False)
 class TextRecords:
-    """Token ids of documents; with ``starts``, those of record k begin at document starts[k]."""
+    """Token ids of documents; with ``starts``, record k begins at document starts[k]."""
 
     documents: Sequence[NDArray[np.int64]]
     length: int
@@ -75,13 +76,13 @@ class TextRecords:
 
     @cached_property
     def widths(self) -> NDArray[np.int64]:
-        """The padded length of every document, a function of its own length."""
+        """The padded length of every document, which depends on its own length alone."""
         steps = [max(2, -(-self.length // 2**k)) for k in range(_HALVINGS, -1, -1)]
         sizes = np.array([len(ids) for ids in self.documents], dtype=np.int64)
         return np.array(steps)[np.searchsorted(steps, np.minimum(sizes, self.length))]
 
     def batch(self, indices: NDArray[np.int64], rows: int, width: int) -> Batch:
-        """Return documents as a batch of fixed shape; missing rows are empty documents."""
+        """Return documents as a batch of fixed shape, filled up with empty documents."""
         ids, mask = np.zeros((rows, width), np.int64), np.zeros((rows, width), np.bool_)
         for row, index in enumerate(indices):
             tokens = self.documents[index][:width]
@@ -97,7 +98,7 @@ class TextRecords:
     ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
         """Yield the documents of sampled records in blocks of equal widths.
 
-        With persons, all documents have one width and those of a person keep their order.
+        With persons, all documents have one width, and those of a person stay in order.
         """
         if self.starts is None:
             widths = self.widths[sample]
@@ -130,12 +131,12 @@ class TextRecords:
 
 
 def record_reach(clip: float, records: int) -> float:
-    """Return how far one record can move the computed sum of a sample, from above (claim 2).
+    """Return an upper bound on the change of a computed batch sum by one record (claim 2).
 
-    ``records`` is public.  A record may be a person: all their gradients are added, then clipped.
-    Blocks may hold a single record, and there is one incomplete block for each width.
+    ``records`` is public.  If a record is a person, their gradients are added and then clipped.
+    Blocks may hold a single record, and each width may have an incomplete block.
     """
-    # Twice the clip is raised by 16 units, of which this subtraction takes one.
+    # Rounding raises twice the clip by 16 units in the last place; this subtraction uses one.
     return path_sensitivity(clip, records + _HALVINGS + 1, 1) - clip
 
 
@@ -146,11 +147,11 @@ def sum_clipped_gradients(
     clip: float,
     advance: Callable[[int], None] = lambda _documents: None,
 ) -> FloatArray:
-    """Return the sum of the clipped gradients of sampled records, in double precision.
+    """Sum the clipped gradients of sampled records, in double precision.
 
-    Guarantee: no record adds more than ``clip`` in length.  The gradient of a person is the mean
-    over their documents, added one at a time in their own order, and clipped as one.
-    Memory: one block and, with persons, one gradient more, whatever the sample.
+    Guarantee: no record adds more than ``clip`` in norm.  The gradient of a person is the mean over
+    their documents, added one at a time in their own order, and clipped as a whole.
+    Memory: one block, plus one gradient with persons, whatever the sample.
     """
     torch = torch_module()
     total = torch.zeros(adapted.size, dtype=torch.float64)
@@ -191,7 +192,7 @@ def _owners(records: TextRecords) -> NDArray[np.int64] | None:
 
 @dataclass(frozen=True, eq=False)
 class TrainingState:
-    """The state of a run between steps: functions of noisy sums, so it may be stored and read."""
+    """The state of a run between steps; a function of noisy sums, so it may be stored and read."""
 
     step: int
     weights: FloatArray
@@ -206,8 +207,8 @@ class TrainingState:
     def next(self, noisy: FloatArray, training: TextTraining) -> TrainingState:
         """Return the state after a noisy mean gradient: a step of descent with momentum.
 
-        The public projections give all directions about one scale, so none needs a rate of its own:
-        dividing by what was measured (Adam) would raise the noise of the others.
+        The public projections give all directions similar scales, so none needs its own rate.
+        Dividing by noisy estimates (Adam) would amplify the noise in the other directions.
         """
         step = self.step + 1
         momentum = _MOMENTUM * self.momentum + (1 - _MOMENTUM) * noisy
@@ -220,20 +221,20 @@ class TrainingState:
 
 @dataclass
 class Noise:
-    """The noise of every step: one scale, drawn at most once for a step that is kept."""
+    """Draws the noise of every step, with one scale and at most once per step."""
 
     scale: float
     source: RandomSource = SECURE
-    #: For rehearsals: the steps' sources, so that a continued run draws what a whole one does.
+    #: Seeded sources of the steps, for tests: a resumed run draws the same numbers as a whole one.
     seed: int | None = None
     released: list[int] = field(default_factory=list)
 
     def source_of(self, step: int) -> RandomSource:
-        """Return the source of a step's coins and noise."""
+        """Return the random source of a step's sample and noise."""
         return self.source if self.seed is None else InsecureSource(self.seed * 2**24 + step)
 
     def measure(self, step: int, total: FloatArray, source: RandomSource) -> FloatArray:
-        """Return the sum of a step plus noise on the grid; a step is measured once."""
+        """Return a step's sum plus noise on the grid; raise if the step was measured before."""
         if step in self.released:
             raise RuntimeError(f"step {step} was measured before.")
         self.released.append(step)
@@ -241,13 +242,13 @@ class Noise:
 
 
 class Silence(Noise):
-    """No noise, for comparisons that only the owner sees."""
+    """Adds no noise, for comparisons that only the owner sees."""
 
     def __init__(self) -> None:
         super().__init__(0.0)
 
     def measure(self, step: int, total: FloatArray, source: RandomSource) -> FloatArray:  # noqa: ARG002
-        """Return the sum itself."""
+        """Return the sum without noise."""
         return total
 
 
@@ -261,13 +262,13 @@ def train_adapters(
     keep: Callable[[TrainingState], None] = lambda _state: None,
     progress: Callable[[int, int], None] | None = None,
 ) -> TrainingState:
-    """Train adapters by noisy steps from ``state`` on, and return the last state.
+    """Train adapters by noisy steps, starting from ``state``, and return the last state.
 
-    ``keep`` gets the state after every step.
+    ``keep`` is called with the state after every step.
 
-    Guarantee: nothing of ``records`` enters a state but through sums of gradients clipped at
-    ``training.clip``, of Poisson samples, with noise N(0, scale²) on a grid, ``training.steps`` of
-    them however often the run was stopped.
+    Guarantee: ``records`` enter a state only through sums, over Poisson samples, of gradients
+    clipped at ``training.clip``, with noise N(0, scale²) on a grid.  There are ``training.steps``
+    of these sums, however often the run is interrupted.
     Theorem: proofs/networks.md, claims 1 to 3 and 5.
     """
     current = TrainingState.start(adapted.size) if state is None else state

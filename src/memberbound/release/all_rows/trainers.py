@@ -1,4 +1,4 @@
-"""Trainers, which fit linear models and boosting to encoded rows for :mod:`.training`."""
+"""Trainers fit linear models and boosting to encoded rows, for :mod:`.training`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from memberbound.tables.shards import Shards
 #: Shares of μ² for the mean of the encoded rows, and for the calibration of a centred model.
 #: Chosen by benchmarks/protect_choices.py.
 CENTRE_SHARE, _CENTRED_PROBABILITY_SHARE = 0.1, 0.08
-#: Typical slope of a centred linear model: this divided by the root of its signal, within limits.
+#: Typical slope of a centred linear model: this divided by the square root of its signal, clipped.
 _SLOPE, _FLATTEST, _STEEPEST = 10.0, 0.45, 2.0
 
 
@@ -57,20 +57,20 @@ class Trainer(Protocol):
         """Return whether the target, with these public bounds, has classes."""
 
     def loss(self, classes: int) -> Loss:
-        """Return the loss for this many classes, 0 for a target of numbers."""
+        """Return the loss for this many classes (0 for a numeric target)."""
 
     def typical_slope(self, loss: Loss, signal: float | None) -> float:
         """Return the factor that typically turns scores into log-odds.
 
-        ``signal`` is μ times the number of records of the rarer class, if training starts at its
-        share, times the rate factor.
+        If training starts at the rarer class's share, ``signal`` is μ times the number of its
+        records times the rate factor.
         """
 
     def probability_share(self, loss: Loss) -> float:
         """Return the share of μ² for calibrated probabilities."""
 
     def most_draws(self, width: int, columns: int, outputs: int) -> int:
-        """Return an upper bound on the numbers drawn, for an encoder of at most this width."""
+        """Return an upper bound on the noise draws, for an encoder of at most this width."""
 
     def encode(
         self, encoder: Encoder, columns: Mapping[str, Values], memory: int | None
@@ -83,7 +83,7 @@ class Trainer(Protocol):
     def start(
         self, rows: Shards[TrainingRows], budget: Budget, *, records: int, share: float
     ) -> Start:
-        """Return where training starts, given the noisy share of the second of two classes."""
+        """Return the starting point, given the noisy share of the second of two classes."""
 
     def fit(
         self,
@@ -125,7 +125,7 @@ class LinearTrainer:
         return min(max(_SLOPE / math.sqrt(signal), _FLATTEST), _STEEPEST)
 
     def probability_share(self, loss: Loss) -> float:
-        """Return the share of μ²: a centred model needs its offset, which no step measures."""
+        """Return the share of μ²; a centred model needs more, because no step fits its offset."""
         return _CENTRED_PROBABILITY_SHARE if self.starts_at_share(loss) else PROBABILITY_SHARE
 
     def most_draws(self, width: int, columns: int, outputs: int) -> int:  # noqa: ARG002
@@ -172,7 +172,7 @@ class LinearTrainer:
             centred=start is not None,
         )
         # An encoded number is half a standardised one, divided by the nominal length of a row.
-        # Clipping shortens gradients of about unit length by the clip, so the penalty shrinks too.
+        # Clipping scales gradients of about unit norm by the clip, so scale the penalty as well.
         decay = descent.clip * self.settings.penalty / (4.0 * encoder.length**2 * records)
         intercept = descent.intercept if self.settings.intercept else 0.0
         rate = descent.rate * rate_factor
@@ -192,11 +192,11 @@ class BoostingTrainer:
     SHARE: ClassVar[str] = "boosting"
 
     def is_classifier(self, target: Range | Categories | None) -> bool:
-        """Return whether the target has classes: unless its bounds are a range."""
+        """Return whether the target has classes, that is, unless its bounds are a range."""
         return not isinstance(target, Range)
 
     def loss(self, classes: int) -> Loss:
-        """Return the loss: squares for numbers, log-likelihood for classes."""
+        """Return the squared loss for numbers, the log-likelihood for classes."""
         return Loss("ridge" if not classes else "logistic" if classes == 2 else "softmax", classes)
 
     def typical_slope(self, loss: Loss, signal: float | None) -> float:  # noqa: ARG002
@@ -214,7 +214,7 @@ class BoostingTrainer:
     def encode(
         self, encoder: Encoder, columns: Mapping[str, Values], memory: int | None
     ) -> Features:
-        """Return bins."""
+        """Return the bins of raw columns."""
         return bins_of(encoder, columns, memory)
 
     def starts_at_share(self, loss: Loss) -> bool:
@@ -251,5 +251,5 @@ class BoostingTrainer:
 
 
 def trainer_of(learner: str, settings: Settings) -> Trainer:
-    """Return the trainer of a learner's name."""
+    """Return the trainer for a learner's name."""
     return BoostingTrainer(settings) if learner == "boosting" else LinearTrainer(learner, settings)

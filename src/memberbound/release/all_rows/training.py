@@ -1,8 +1,8 @@
 """Train a model on all rows of a secret table, in the neighbour game.
 
-The order is fixed before the table is read: slack and μ from η and public numbers, the shares of μ²
-for preprocessing, then the rest for gradient descent or boosting.  After training every record is
-counted once more, for calibrated probabilities.
+The budget is planned before the table is read: slack and μ follow from η and public numbers,
+preprocessing takes shares of μ², and gradient descent or boosting takes the rest.  After training,
+every record is counted once more to calibrate probabilities.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ from memberbound.tables.shards import Shards
 
 #: Multiples of the default rate that tuning tries.
 _RATE_FACTORS = (1 / 3, 1.0, 3.0)
-#: Share of the remaining budget for trials: of rates, or of settings.
+#: Share of the remaining budget for trying rates or settings.
 TUNE_SHARE = 0.35
 #: Share of μ² for the class frequencies of balanced weights.
 _FREQUENCY_SHARE = 0.01
-#: Scores are added in units of one over this.
+#: Scores are summed in units of 1/this.
 _SCORE_UNITS = 2.0**30
 
 
@@ -95,7 +95,7 @@ def fit_private(
 
     Guarantee: an attacker who knows all other rows and sees everything stored in the result gains
     at most ``eta`` over guessing which of two records was in the table, with certainty for every
-    record of any table, replace-one.
+    record of any table, under replace-one.
     Theorem: X22 (proofs/gradient-descent.md, proofs/boosting.md), for persons X26
     (proofs/persons.md).
     Assumes: the number of rows (of persons, with a unit), the columns' names and types and the
@@ -108,9 +108,9 @@ def fit_private(
     way and at the same cost; they share the class weights and the intercept of ``settings``.
     ``settings`` are public.  ``weight`` names the column of sample weights, which are clipped to
     [0, 1].  ``reserve`` is called with the budget before any noise is drawn (a ledger).
-    Edge cases: records of other classes than those given, or frequent enough to be released, have
-    no influence; a table with fewer rows than private columns need is refused, for public reasons
-    only.
+    Edge cases: records of a class that is neither given nor frequent enough to be released have no
+    influence.  A table with too few rows for its private columns is rejected; this decision uses
+    public numbers only.
     """
     one_of("learner", learner, PRIVATE_LEARNERS)
     public = read_bounds(bounds)
@@ -208,17 +208,17 @@ def prepare(
     weight: str | None = None,
     reserve: Callable[[Budget], None] | None = None,
 ) -> tuple[Encoder, TargetCode, Budget]:
-    """Fit the encoder of raw rows with part of a budget for η, leaving the rest for training.
+    """Fit the encoder of raw rows with part of the budget, leaving the rest for training.
 
-    ``draws(width, columns, outputs)`` is the most numbers that training draws, at the largest width
-    and number of outputs.  The column ``weight`` is not a feature.
+    ``draws(width, columns, outputs)`` bounds the noise draws of training, at the largest width and
+    number of outputs.  The column ``weight`` is not a feature.
     """
     names = list(records.columns)
     if target not in names:
         raise InputError(f"target must be a column of the table, got {target!r}.")
     unknown = [name for name in public if name not in names]
     if unknown:
-        raise InputError(f"bounds must be of columns of the table, got {unknown[0]!r}.")
+        raise InputError(f"bounds must name columns of the table, got {unknown[0]!r}.")
     rows = len(records)
     features = [name for name in names if name not in (target, weight)]
     if not features or rows < 2:
@@ -227,7 +227,7 @@ def prepare(
         )
     open_target = target not in public
     target_bound = public.get(target)
-    # The slack is not known yet; it hardly changes μ.
+    # The slack is not known yet, but it hardly changes μ.
     mu = 2.0 * float(special.ndtri(0.5 + check_eta_range(eta)))
     settled = choose_bounds(public, features, rows, mu, classes=open_target)
     slack = _slack(features, settled, target_bound, classifier=classifier, draws=draws)
@@ -266,7 +266,7 @@ def prepare(
 
 
 def _class_frequencies(code: TargetCode, records: Records, budget: Budget) -> FloatArray:
-    """Return noisy counts of the classes, raised by one noise scale so that all are positive."""
+    """Return noisy class counts, clipped at 0 and raised by one noise scale to be positive."""
     counts = records.select([code.name]).shards.sum(_class_counts, code)
     noise = budget.take("class frequencies", _FREQUENCY_SHARE).sums(sensitivity=HISTOGRAM_MOVES)
     return np.asarray(np.maximum(noise.measure(counts), 0.0) + noise.scale)
@@ -275,7 +275,7 @@ def _class_frequencies(code: TargetCode, records: Records, budget: Budget) -> Fl
 def _class_weights(
     stated: Mapping[str, float] | str, code: TargetCode, frequencies: FloatArray | None
 ) -> FloatArray:
-    """Return a weight for every class, the largest being 1."""
+    """Return class weights, scaled to a maximum of 1."""
     if isinstance(stated, str):
         assert frequencies is not None
         weights = 1.0 / frequencies
@@ -283,7 +283,7 @@ def _class_weights(
         unknown = [name for name in stated if name not in code.classes]
         if unknown:
             raise InputError(
-                f"class_weight must be of the target's classes {list(code.classes)!r}, got "
+                f"class_weight must name the target's classes {list(code.classes)!r}, got "
                 f"{unknown[0]!r}."
             )
         weights = np.array([stated.get(name, 1.0) for name in code.classes])
@@ -298,14 +298,14 @@ def _class_counts(shard: Records, code: TargetCode) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _Training:
-    """One training run: a trainer with the encoding of features and target."""
+    """A training run: a trainer with the encoding of features and target."""
 
     trainer: Trainer
     encoder: Encoder
     code: TargetCode
     loss: Loss
     records: int
-    #: Weights from 0 to 1 by class, and the column of the records' own weights.
+    #: Weights from 0 to 1 by class, and the column of record weights.
     class_weights: FloatArray | None
     weight: str | None
 
@@ -353,7 +353,7 @@ class _Training:
     ) -> tuple[Trainer, float]:
         """Fit a model per trainer and rate factor; return the pair with the best noisy score.
 
-        A single trial is chosen without a fit.
+        A single candidate is returned without fitting it.
         """
         if len(trials) == 1:
             return trials[0]

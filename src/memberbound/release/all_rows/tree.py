@@ -1,4 +1,4 @@
-"""Pairs of columns: score them, select a forest and further pairs, and draw consistent rows."""
+"""Score pairs of columns, select a forest and further pairs, and draw consistent rows."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.marginals import IntArray, ReleasedColumn, draw
 from memberbound.tables.persons import PERSON_UNITS
 
-#: Mean absolute value of normal noise after a projection: half of √(2/π).
+#: Mean absolute value of normal noise that is clipped at 0: half of √(2/π).
 _NOISE_LEFT = math.sqrt(0.5 / math.pi)
-#: The gain of further pairs must be this multiple of the error from noise.
+#: The gain of further pairs must exceed the error from noise by this factor.
 _FURTHER_PRICE = 2.0
-#: … and their scores must exceed it by this many noise scales.
+#: Their scores must also exceed it by this many noise scales.
 _SCORE_SCALES = 2.0
 #: Number of rows drawn per kept row, for resampling by weight, and maximum copies of a row.
 _DRAWN_PER_ROW, _MOST_COPIES = 5, 10.0
 #: Number of rows drawn at once.
 _ROWS_AT_ONCE = 200_000
-#: Rounds of raking, and maximum factor of a row's weight per table.
+#: Rounds of raking, and the maximum factor by which a table changes a row's weight.
 _ROUNDS, _LARGEST_FACTOR = 8, 4.0
 
 
@@ -37,15 +37,15 @@ def pair_score(counts: FloatArray, expected: FloatArray) -> float:
 
 
 def noise_price(scale: float, cells: int) -> float:
-    """Return the approximate error of an estimated table due to noise of this scale."""
+    """Return the approximate error in an estimated table from noise of this scale."""
     return _NOISE_LEFT * scale * cells
 
 
 def select_forest(scores: FloatArray) -> list[tuple[int, int | None]]:
     """Select the best forest from an upper triangle of scores.
 
-    Returns (column, parent), parents first.  Scores below 0 are not used.  The column with most
-    neighbours is the root of its tree.
+    Returns (column, parent) pairs, parents first.  Negative scores are not used.  The column with
+    the most neighbours is the root of its tree.
     """
     from scipy.sparse import csgraph
 
@@ -60,12 +60,12 @@ def select_forest(scores: FloatArray) -> list[tuple[int, int | None]]:
 
 
 def keep_edges(scores: FloatArray, blocks: IntArray, scale_of_one: float) -> FloatArray:
-    """Return the scores, those of edges that are not worth their noise set to 0.
+    """Return the scores, with 0 for edges that are not worth their noise.
 
-    ``scores`` is an upper triangle, less what noise costs if every edge of a tree is measured.
-    Edges share the budget, so that a weak one costs the strong ones: kept are the strongest ones
-    for which the sum of the scores, less the noise of all, is largest.  ``scale_of_one`` is the
-    noise of a single pair.
+    ``scores`` is an upper triangle, minus the error from noise if every edge of a tree is measured.
+    Edges share the budget, so a weak edge adds noise to the strong ones.  Keep the strongest edges
+    that maximise the sum of scores minus the error from noise.  ``scale_of_one`` is the noise scale
+    if a single pair is measured.
     """
     forest = select_forest(scores)
     edges = [(min(a, b), max(a, b)) for a, b in forest if b is not None]
@@ -87,7 +87,7 @@ def keep_edges(scores: FloatArray, blocks: IntArray, scale_of_one: float) -> Flo
 def share_noise(sizes: Sequence[int], weights: Sequence[float] = ()) -> FloatArray:
     """Split a share of μ² among tables of these sizes; the parts sum to at most 1.
 
-    The total error is least where noise falls with the cube root of the number of cells.
+    The total error is least if the noise scale falls with the cube root of the number of cells.
     """
     counts = np.array(sizes, dtype=np.float64) * np.array(weights or np.ones(len(sizes)))
     parts = counts ** (2 / 3)
@@ -99,8 +99,8 @@ def select_further(
 ) -> list[int]:
     """Select the pairs with the largest total score, minus the cost of noise if all are measured.
 
-    ``score_scale`` is the noise of the scores, ``scale_of_one`` that of the counts of a single
-    pair; with m pairs it is √m times as large.
+    ``score_scale`` is the noise scale of the scores, ``scale_of_one`` that of the counts if a
+    single pair is measured; with m pairs it is √m times as large.
     """
     scores = scores - _SCORE_SCALES * score_scale
     best, chosen = 0.0, np.zeros(0, dtype=np.int64)
@@ -135,9 +135,9 @@ class Pair:
 class PairModel:
     """A model of rows that reproduces the measured counts of pairs of columns.
 
-    Rows are drawn along a forest of pairs.  If further pairs were measured, rows are weighted
-    until all pairs fit (raking: the law nearest to the forest's that has these marginals), and
-    drawn again by weight.
+    Rows are drawn along a forest of pairs.  If further pairs were measured, rows are weighted until
+    all pairs fit and resampled by weight.  This raking yields the distribution nearest to the
+    forest's with these marginals.
     """
 
     columns: tuple[ReleasedColumn, ...]
@@ -147,7 +147,7 @@ class PairModel:
 
     @property
     def measured(self) -> tuple[Pair, ...]:
-        """The measured pairs: of the forest, and further ones."""
+        """The measured pairs: those of the forest, and further ones."""
         return (*(pair for _, pair in self.forest if pair is not None), *self.further)
 
     def cells(self, rows: int, draws: np.random.Generator) -> list[IntArray]:
@@ -172,7 +172,7 @@ class PairModel:
     def _core(self) -> frozenset[int]:
         """The columns of further pairs, with all their ancestors in the forest.
 
-        All others depend on further pairs through their parents only.
+        All other columns depend on further pairs through their parents only.
         """
         parents = {index: pair.first for index, pair in self.forest if pair is not None}
         core: set[int] = set()
@@ -186,7 +186,7 @@ class PairModel:
     def _resample(
         self, drawn: Mapping[int, IntArray], rows: int, draws: np.random.Generator
     ) -> IntArray:
-        """Return the indices of rows, drawn by the weights that make all pairs of the core fit."""
+        """Return indices of rows, drawn by weights that make all pairs of the core fit."""
         pairs = [
             pair for pair in reversed(self.measured) if {pair.first, pair.second} <= set(drawn)
         ]
@@ -210,7 +210,7 @@ class PairModel:
         rows: int,
         draws: np.random.Generator,
     ) -> dict[int, IntArray]:
-        """Draw the wanted columns, given those that are drawn already."""
+        """Draw the wanted columns, given the columns that are already drawn."""
         drawn = dict(drawn)
         for index, pair in self.forest:
             if index not in wanted:
@@ -229,7 +229,7 @@ class PairModel:
 
 
 def _rake_rows(weights: FloatArray, tables: Sequence[tuple[IntArray, FloatArray]]) -> None:
-    """Rake weights of rows, table by table, to the given sums."""
+    """Rake the weights of rows to the given sums, table by table."""
     for indices, counts in tables:
         wanted = counts * (len(weights) / max(float(counts.sum()), 1e-9))
         reached = np.bincount(indices, weights, minlength=len(counts))

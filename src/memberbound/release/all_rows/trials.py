@@ -1,7 +1,7 @@
 """Train a private model of all rows, and estimate its scores with a trial model.
 
 A trial model is trained on four fifths of the records, scored on the rest and discarded.  Its
-scores are computed from the secret rows without noise: they are for the owner of the rows only.
+scores are computed from the secret rows without noise, so they are for the owner of the rows only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from memberbound.release.model_quality import ReleaseScore, usefulness_notes
 from memberbound.release.randomness import source_from_seed
 from memberbound.tables.records import Records
 
-#: Fraction of the records used to train a trial model, and its maximum number of rows.
+#: Share of the records to train a trial model on, and its maximum number of rows.
 _TRAINED, _MOST_ROWS = 0.8, 200_000
 
 
@@ -85,7 +85,8 @@ class PrivateTraining:
     ) -> tuple[tuple[ReleaseScore, ...], list[str]]:
         """Train a trial model and return its finite scores, and notes.
 
-        On failure there are no scores but a note, because a failure must not stop the release.
+        If the trial fails, return no scores and a note, because a failure must not stop the
+        release.
         """
         try:
             with quiet_training():

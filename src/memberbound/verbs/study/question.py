@@ -232,7 +232,7 @@ class StudyData:
         )
         unknown = [column for column in public if column not in rows.columns]
         if unknown:
-            raise InputError(f"bounds must be of columns of the table, got {unknown[0]!r}.")
+            raise InputError(f"bounds must name columns of the table, got {unknown[0]!r}.")
         # Reports are passed on, so name the file without its folder.
         name = opened.name if opened.path is None else opened.path.name
         examples = examples_of(rows, selection, question.target)
