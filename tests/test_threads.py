@@ -14,8 +14,9 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import memberbound
-from memberbound import files
-from memberbound.files import large_array, write_text
+from memberbound import scratch
+from memberbound.files import write_text
+from memberbound.scratch import large_array
 from memberbound.threads import ONE_AT_A_TIME, no_warnings, one_thread
 
 NUMBERS = np.dtype("f8")
@@ -42,7 +43,7 @@ def meeting(monkeypatch, threads):
         return weakref.ref(pages)
 
     with monkeypatch.context() as patch:
-        patch.setattr(files, "weakref", SimpleNamespace(ref=slow, finalize=weakref.finalize))
+        patch.setattr(scratch, "weakref", SimpleNamespace(ref=slow, finalize=weakref.finalize))
         yield
     del kept
 
@@ -55,18 +56,18 @@ def two_arrays(monkeypatch):
 def test_no_two_threads_are_handed_the_same_array(monkeypatch):
     assert not np.shares_memory(*two_arrays(monkeypatch))
     # The broken twin.
-    monkeypatch.setattr(files, "_sharing", contextlib.nullcontext())
+    monkeypatch.setattr(scratch, "_sharing", contextlib.nullcontext())
     assert np.shares_memory(*two_arrays(monkeypatch))
 
 
 def array_after_a_child_made_one(share):
     """Return this process's next array, filled, after a forked child has filled its own."""
     kept = large_array((8,), NUMBERS, 0)
-    state = files._shared
+    state = scratch._shared
     child = os.fork()
     if child == 0:
         if share:
-            files._shared = state  # as if nothing were done in a child
+            scratch._shared = state  # as if nothing were done in a child
         large_array((8,), NUMBERS, 0)[:] = 1.0
         os._exit(0)
     array = large_array((8,), NUMBERS, 0)

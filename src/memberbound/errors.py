@@ -7,6 +7,7 @@ is neither: it is a result.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import math
 import sys
@@ -16,6 +17,8 @@ from types import ModuleType
 
 #: Maximum length of a message, because it may quote input of any length.
 _LONGEST = 600
+#: System errors when a file cannot grow: no space, a quota, a size limit.
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def shorten(message: str, longest: int = _LONGEST) -> str:
@@ -56,6 +59,13 @@ class TooFewRowsError(InputError):
 
 class SearchError(MemberboundError, RuntimeError):
     """A search ended without an answer that satisfies its inequality."""
+
+
+def unwritable(name: str, error: OSError) -> MemberboundError:
+    """Return the error for a file that could not be written, with the reason."""
+    why = error.strerror or type(error).__name__
+    remedy = " Free some space and run it again." if error.errno in FULL else ""
+    return MemberboundError(f"{name} could not be written: {why}.{remedy}")
 
 
 #: Subpackages of scikit-learn that wrap other libraries' arrays, without estimators.

@@ -1,52 +1,24 @@
-"""Output files, written atomically, and private folders that are deleted even after a crash.
+"""Input and output files: checks before any work, small documents, and atomic writing.
 
-Both contain personal data.  Drafts, written before they are renamed, and temporary folders are
-locked while a run is alive.  The operating system releases the lock however the run ends, so the
-next run can recognise and delete the leftovers of a killed one.
+A draft, written before it is renamed, is locked like the folders of :mod:`memberbound.scratch`.
 """
 
 from __future__ import annotations
 
 import codecs
-import contextlib
-import datetime as dt
-import errno
-import functools
-import gzip
 import hashlib
-import importlib.util
 import json
-import math
-import mmap
 import os
 import re
 import secrets
-import shutil
 import stat
-import tempfile
-import threading
-import time
-import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from memberbound.errors import InputError, MemberboundError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-    from pandas import DataFrame
-
-P = ParamSpec("P")
-R = TypeVar("R")
-Kind = TypeVar("Kind", bound="np.generic")
+from memberbound.errors import InputError, MemberboundError, unwritable
+from memberbound.scratch import remove_leftover, try_lock
 
 TABLE_ENDINGS = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")
-#: Endings of tables that are written from memory.
-FRAME_ENDINGS = (*TABLE_ENDINGS, ".xlsx")
-#: Rows of a sheet, one of them with the names.
-_SHEET_ROWS = 2**20
 #: Maximum bytes of a hand-written document.
 _DOCUMENT = 2**24
 #: YAML types that are read as plain text.
@@ -56,10 +28,6 @@ _FOREIGN_TAGS = ("binary", "omap", "pairs", "set")
 #: Numbers with an exponent, which YAML 1.1 reads as text without a point or a sign.
 _FLOAT = re.compile(r"[-+]?([0-9]+([.][0-9]*)?|[.][0-9]+)[eE][-+]?[0-9]+")
 _DRAFT = ".memberbound-"
-#: Age in seconds after which an unlocked draft or folder counts as left by a killed run.
-_FORGOTTEN = 60.0
-#: System errors when a file cannot grow: no space, a quota, a size limit.
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def check_output(
@@ -191,116 +159,6 @@ def _yaml_value(text: str, words: bool) -> object:
         raise ValueError(f"{type(error).__name__} at an odd value") from None
 
 
-def write_table(
-    frame: DataFrame, path: Path, *, force: bool = False, private: bool = False
-) -> None:
-    """Write a pandas table as CSV, Parquet or Arrow, by the file ending."""
-    write_atomically(path, table_writer(frame, path), force, private=private)
-
-
-def table_writer(frame: DataFrame, path: Path) -> Callable[[Path], None]:
-    """Return a function that writes a pandas table in the format of the file ending."""
-    ending = path.name.lower()
-    if ending.endswith(".xlsx"):
-        return _sheet_writer(frame)
-
-    def write(draft: Path) -> None:
-        if ending.endswith(".csv.gz"):
-            # Store neither time nor name, so that equal tables give equal bytes.
-            with draft.open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
-                frame.to_csv(packed, index=False)
-        elif ending.endswith(".csv"):
-            frame.to_csv(draft, index=False)
-        elif ending.endswith(".parquet"):
-            frame.to_parquet(draft, index=False)
-        else:
-            frame.reset_index(drop=True).to_feather(draft)
-
-    return write
-
-
-def check_sheet(out: str | os.PathLike[str] | None, rows: int) -> None:
-    """Refuse a sheet of Excel that could not be written, before any work is done."""
-    if out is None or not os.fspath(out).lower().endswith(".xlsx"):
-        return
-    if rows >= _SHEET_ROWS:
-        raise InputError(
-            f"out must end in .csv or .parquet for {rows} rows: a sheet holds at most "
-            f"{_SHEET_ROWS - 1}."
-        )
-    if importlib.util.find_spec("openpyxl") is None:
-        raise InputError(
-            "out needs openpyxl to end in .xlsx: pip install memberbound[files], or write .csv."
-        )
-
-
-def _sheet_writer(frame: DataFrame) -> Callable[[Path], None]:
-    """Return a function that writes a sheet in which every text is a text, never a formula."""
-    from openpyxl import Workbook
-    from openpyxl.cell import WriteOnlyCell
-    from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
-
-    def write(draft: Path) -> None:
-        book = Workbook(write_only=True)
-        book.properties.created = book.properties.modified = dt.datetime(2000, 1, 1)
-        sheet = book.create_sheet("rows")
-        missing = frame.isna().to_numpy()
-        rows = frame.itertuples(index=False, name=None)
-
-        def cell(value: object) -> object:
-            if not isinstance(value, str):
-                item = getattr(value, "item", None)
-                return value if item is None else item()
-            made = WriteOnlyCell(sheet, ILLEGAL_CHARACTERS_RE.sub("", value))
-            made.data_type = "s"  # even if it begins with =
-            return made
-
-        sheet.append([cell(str(name)) for name in frame.columns])
-        for row, absent in zip(rows, missing, strict=True):
-            sheet.append([None if a else cell(v) for v, a in zip(row, absent, strict=True)])
-        book.save(draft)
-
-    return write
-
-
-#: Leading characters that spreadsheets treat as a formula, full-width forms included.
-FORMULA_STARTS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
-#: A signed number, which is not a formula; also used as a DuckDB expression.
-SIGNED_NUMBER = r"[-+]([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][-+]?[0-9]+)?"
-
-
-def excel_safe_text(value: object) -> object:
-    """Escape a text that a spreadsheet would run as a formula; return anything else unchanged.
-
-    Examples:
-        >>> [excel_safe_text(value) for value in ("=1+1", "-5", "-x", "a-b", -5)]
-        ["'=1+1", '-5', "'-x", 'a-b', -5]
-    """
-    if not isinstance(value, str) or not value.startswith(tuple(FORMULA_STARTS)):
-        return value
-    return value if re.fullmatch(SIGNED_NUMBER, value) else f"'{value}"
-
-
-def excel_safe_table(frame: DataFrame) -> DataFrame:
-    """Escape the texts and column names of a table that a spreadsheet would run."""
-    safe = frame.copy(deep=False)
-    for index, kind in enumerate(frame.dtypes):
-        if getattr(kind, "kind", "O") == "O":
-            column = frame.iloc[:, index].astype(object)
-            safe.isetitem(index, column.map(excel_safe_text, na_action="ignore"))
-    safe.columns = frame.columns.map(excel_safe_text)
-    return safe
-
-
-def check_excel_safe(
-    out: str | os.PathLike[str] | None, *, excel_safe: bool, name: str = "out"
-) -> None:
-    """Refuse the option unless a CSV file is written: other formats have types."""
-    if excel_safe and not str(out).lower().endswith((".csv", ".csv.gz")):
-        given = None if out is None else str(out)
-        raise InputError(f"{name} must end in .csv or .csv.gz with excel_safe, got {given!r}.")
-
-
 def file_digest(path: Path) -> str:
     """Return the SHA-256 of a file's bytes."""
     with path.open("rb") as file:
@@ -332,7 +190,7 @@ def write_atomically(
     try:
         # Private while it is being written.
         handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        _try_lock(handle)
+        try_lock(handle)
         try:
             write(draft)
         except (ArithmeticError, TypeError, ValueError) as error:  # Arrow refuses mixed columns
@@ -404,158 +262,10 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def unwritable(name: str, error: OSError) -> MemberboundError:
-    """Return the error for a file that could not be written, with the reason."""
-    why = error.strerror or type(error).__name__
-    remedy = " Free some space and run it again." if error.errno in FULL else ""
-    return MemberboundError(f"{name} could not be written: {why}.{remedy}")
-
-
-# ── Private folders, and leftovers of killed runs ─────────────────────────────────────────────────
-
-#: Name of the lock file, locked while the owner is alive.
-_LOCK = "lock"
-
-#: Size of a file shared by several arrays, because each file takes a descriptor.
-_SHARED = 2**26
-#: The file being filled, while one of its arrays is in use, and its fill level; with a lock.
-_shared: tuple[weakref.ref[mmap.mmap], int] | None = None
-_sharing = threading.Lock()
-
-
-def _share_nothing() -> None:
-    """Make a forked process use its own files, because it maps the same pages as its parent."""
-    global _shared, _sharing
-    _shared, _sharing = None, threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_share_nothing)
-
-
-def large_array(shape: tuple[int, ...], kind: np.dtype[Kind], memory: int | None) -> NDArray[Kind]:
-    """Allocate an array in memory, or in a file if it is larger than ``memory`` bytes.
-
-    The file is anonymous, so nothing is left of it however the process ends; its space is allocated
-    at once, so that filling it cannot fail.  Small arrays share one file.
-    """
-    import numpy as np
-
-    size = math.prod(shape) * kind.itemsize
-    if memory is None or size <= memory:
-        return np.empty(shape, kind)
-    with _sharing:
-        pages, start = _reserve_on_disk(size)
-    return np.frombuffer(pages, kind, math.prod(shape), start).reshape(shape)
-
-
-def _reserve_on_disk(size: int) -> tuple[mmap.mmap, int]:
-    """Return a mapped file and the start of ``size`` free bytes in it; the lock must be held."""
-    global _shared  # noqa: PLW0603
-    current = None if _shared is None else _shared[0]()
-    start = 0 if _shared is None else _shared[1]
-    if current is None or start + size > len(current):
-        try:
-            with tempfile.TemporaryFile() as file:
-                length = max(size, _SHARED)
-                if hasattr(os, "posix_fallocate"):
-                    os.posix_fallocate(file.fileno(), 0, length)
-                else:
-                    file.truncate(length)
-                current, start = mmap.mmap(file.fileno(), length), 0
-        except OSError as error:
-            raise unwritable(f"the temporary folder {tempfile.gettempdir()}", error) from error
-    # Align arrays for any type of number.
-    _shared = weakref.ref(current), start + -(-size // 64) * 64
-    return current, start
-
-
-def large_copy(array: NDArray[Kind], memory: int | None) -> NDArray[Kind]:
-    """Return the array, or a copy in a file if it is larger than ``memory`` bytes."""
-    if memory is None or array.nbytes <= memory:
-        return array
-    copy = large_array(array.shape, array.dtype, memory)
-    copy[:] = array
-    return copy
-
-
-class PrivateFolder:
-    """A temporary folder that only this user can read, locked while it is in use.
-
-    It is deleted by ``remove``, or when its creating process exits, but not by a fork.
-    """
-
-    def __init__(self, prefix: str = "memberbound-") -> None:
-        try:
-            self.path = Path(tempfile.mkdtemp(prefix=prefix)).absolute()
-            lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            if hasattr(self, "path"):
-                self.path.rmdir()
-            folder = tempfile.gettempdir()
-            raise unwritable(f"the temporary folder {folder}", error) from error
-        #: Safe to call twice.
-        self.remove = weakref.finalize(self, _delete, self.path, lock, os.getpid())
-        # If an interrupt stops that call, the folder is deleted with this object.
-        weakref.finalize(self, _delete, self.path, None, os.getpid())
-        _try_lock(lock)
-
-    def __enter__(self) -> Path:
-        return self.path
-
-    def __exit__(self, *problem: object) -> None:
-        self.remove()
-
-
-def _delete(folder: Path, lock: int | None, owner: int) -> None:
-    if owner == os.getpid():
-        shutil.rmtree(folder, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
-
-
-@functools.cache
-def remove_leftovers(directory: str) -> None:
-    """Delete this user's private folders of killed runs in a directory, once per process.
-
-    They contain personal data that a killed run could not delete.  A new folder has a minute to be
-    locked.
-    """
-    for folder in Path(directory).glob("memberbound-*"):
-        _remove(folder, stat.S_ISDIR, folder / _LOCK)
-
-
-def _remove(path: Path, kind: Callable[[int], bool], lock: Path) -> None:
-    """Delete a leftover of a killed run of this user."""
-    with contextlib.suppress(OSError):
-        status = path.lstat()
-        user = getattr(os, "getuid", lambda: status.st_uid)  # not available on every system
-        own = kind(status.st_mode) and status.st_uid == user()
-        if own and time.time() - status.st_mtime >= _FORGOTTEN:
-            made = os.O_CREAT if lock is not path else 0
-            handle = os.open(lock, os.O_RDWR | made | os.O_NOFOLLOW, 0o600)
-            try:
-                if _try_lock(handle):
-                    path.unlink() if lock is path else shutil.rmtree(path)
-            finally:
-                os.close(handle)
-
-
 def remove_drafts(folder: Path) -> None:
     """Delete drafts of killed runs in a folder."""
     for draft in folder.glob(f"{_DRAFT}*"):
-        _remove(draft, stat.S_ISREG, draft)
-
-
-def _try_lock(handle: int) -> bool:
-    """Return whether the file could be locked; False if the system has no such locks."""
-    try:
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (ImportError, OSError):
-        return False
-    return True
+        remove_leftover(draft, stat.S_ISREG, draft)
 
 
 # ── The encoding of CSV files ─────────────────────────────────────────────────────────────────────

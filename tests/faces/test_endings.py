@@ -20,7 +20,8 @@ from memberbound.errors import InputError, MemberboundError, shorten
 from memberbound.faces import endings
 from memberbound.faces.command_line import _run_guarded
 from memberbound.faces.endings import ending, keep_traceback
-from memberbound.files import PrivateFolder, remove_leftovers, write_atomically
+from memberbound.files import write_atomically
+from memberbound.scratch import PrivateFolder, remove_leftovers
 
 UNFORESEEN = (
     "import sys; from memberbound import verbs; import memberbound.verbs.explain as m\n"
@@ -126,7 +127,7 @@ def test_messages_are_bounded_lines_without_control_characters():
 SLEEPER = """
 import sys, time
 import memberbound
-from memberbound.files import PrivateFolder
+from memberbound.scratch import PrivateFolder
 def explain(epsilon: float = 1.0):
     '''Wait.
 
@@ -232,7 +233,7 @@ def test_folders_in_use_and_those_of_others_stay(tmp_path, tmp_path_factory, mon
 def test_temporary_files_are_removed_at_exit_but_not_by_a_fork(tmp_path):
     script = (
         "import os, sys\n"
-        "from memberbound.files import PrivateFolder\n"
+        "from memberbound.scratch import PrivateFolder\n"
         "kept = PrivateFolder()\n"
         "if os.fork() == 0:\n"
         "    sys.exit(0)\n"

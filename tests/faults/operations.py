@@ -412,10 +412,10 @@ def in_place() -> None:
 
 def forgotten() -> None:
     """Nobody deletes private folders that a signal hits, or that a killed run has left."""
-    from memberbound import files
+    from memberbound import scratch
     from memberbound.faces import command_line
 
-    files._delete = lambda *given: None
+    scratch._delete = lambda *given: None
     command_line.remove_leftovers = lambda folder: None
 
 

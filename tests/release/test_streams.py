@@ -20,7 +20,7 @@ from tests.oracle.training import mapped_file
 
 from memberbound import protect, summarize, synthesize
 from memberbound.errors import InputError, MemberboundError
-from memberbound.files import large_array
+from memberbound.scratch import large_array
 from memberbound.tables import csv_files, csv_records, records
 from memberbound.tables import table as tables
 from memberbound.tables.columns import Values

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 import memberbound
-from memberbound.files import PrivateFolder, write_text
+from memberbound.files import write_text
 from memberbound.learners.refits import FitStore
+from memberbound.scratch import PrivateFolder
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
 

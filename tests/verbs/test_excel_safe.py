@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from memberbound import InputError, certify, harden, predict, protect, synthesize
-from memberbound.files import FORMULA_STARTS, excel_safe_table, excel_safe_text
+from memberbound.tables.frame_files import FORMULA_STARTS, excel_safe_table, excel_safe_text
 
 #: A text of each kind that a spreadsheet runs, and texts and numbers that it does not.
 FORMULAS = tuple(f"{start}cmd|' /C calc'!A0" for start in FORMULA_STARTS)

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import memberbound
-from memberbound import files
 from memberbound.errors import InputError
+from memberbound.tables import frame_files
 
 pytest.importorskip("openpyxl")
 FRAME = pd.DataFrame(
@@ -27,7 +27,7 @@ def test_a_sheet_holds_the_values_and_no_formula(tmp_path):
     from openpyxl import load_workbook
 
     path = tmp_path / "rows.xlsx"
-    files.table_writer(FRAME, path)(path)
+    frame_files.table_writer(FRAME, path)(path)
     [names, *rows] = load_workbook(path)["rows"].iter_rows()
     assert [cell.value for cell in names] == list(FRAME.columns)
     assert {cell.data_type for row in (names, *rows) for cell in row} <= {"s", "n", "b", "d"}
@@ -43,7 +43,7 @@ def test_a_sheet_that_cannot_be_written_is_refused_before_anything_is_spent(tmp_
     people = pd.DataFrame({"age": np.arange(4000) % 80})
     asked = {"out": tmp_path / "rows.xlsx", "ledger": book, "no_fidelity": True}
     with monkeypatch.context() as patch:
-        patch.setattr(files, "_SHEET_ROWS", 4000)
+        patch.setattr(frame_files, "_SHEET_ROWS", 4000)
         with pytest.raises(InputError, match="a sheet holds at most 3999"):
             memberbound.synthesize(people, **asked)
     monkeypatch.setitem(sys.modules, "openpyxl", None)

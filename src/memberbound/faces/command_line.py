@@ -33,8 +33,9 @@ from memberbound.declarations import (
 from memberbound.errors import InputError, MemberboundError, finite_number
 from memberbound.faces.endings import INTERRUPTED, StoppedError, handle_sigterm, print_ending
 from memberbound.faces.terminal import preview_lines, print_text
-from memberbound.files import check_output, remove_leftovers
+from memberbound.files import check_output
 from memberbound.limits import Limit, Limited, write_junit
+from memberbound.scratch import remove_leftovers
 
 #: Heading of the help page → its verbs, each with the first sentence of its docstring.
 _PANELS = {

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, cast
 import numpy as np
 
 from memberbound.declarations import Option, Progress
-from memberbound.errors import InputError, MemberboundError
-from memberbound.files import make_private_folder, unwritable, write_atomically
+from memberbound.errors import InputError, MemberboundError, unwritable
+from memberbound.files import make_private_folder, write_atomically
 from memberbound.leaves import load_leaf
 from memberbound.threads import no_warnings
 

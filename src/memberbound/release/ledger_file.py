@@ -24,7 +24,7 @@ from typing import Any, Literal, get_args
 
 from memberbound.answers import Given
 from memberbound.curve.families import GaussianCurve, SlackCurve
-from memberbound.errors import InputError, MemberboundError
+from memberbound.errors import InputError, MemberboundError, unwritable
 from memberbound.files import (
     check_input,
     check_output,
@@ -32,7 +32,6 @@ from memberbound.files import (
     read_document,
     remove_drafts,
     sync_folder,
-    unwritable,
     write_text,
 )
 from memberbound.numerics.rounding import double_above, root_up

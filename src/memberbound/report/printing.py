@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from memberbound.errors import InputError, MemberboundError
-from memberbound.files import PrivateFolder
+from memberbound.scratch import PrivateFolder
 
 #: Command names used by Debian, Fedora, the vendors' packages and Windows.
 _COMMANDS = (

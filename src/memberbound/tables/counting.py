@@ -12,16 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError, MemberboundError
-from memberbound.files import (
-    FORMULA_STARTS,
-    SIGNED_NUMBER,
-    check_output,
-    excel_safe_text,
-    write_atomically,
-)
+from memberbound.files import check_output, write_atomically
 from memberbound.iid.profiles import CountProfile
 from memberbound.tables.engine import identifier, literal, writing
 from memberbound.tables.exact import compile_rows, exact_keys, exact_rows, query_types
+from memberbound.tables.frame_files import FORMULA_STARTS, SIGNED_NUMBER, excel_safe_text
 from memberbound.tables.opening import use_table
 from memberbound.tables.roles import Roles, Selection, select_by_role
 from memberbound.tables.table import Columns, EmbeddedTable, Table

@@ -35,8 +35,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
-from memberbound.errors import InputError
-from memberbound.files import FULL
+from memberbound.errors import FULL, InputError
 from memberbound.tables.csv_records import quote_line_ends, scan_lines, sections
 from memberbound.tables.engine import (
     BATCH_ROWS,

@@ -19,8 +19,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memberbound.errors import InputError, MemberboundError
-from memberbound.files import FULL, PrivateFolder, remove_leftovers, unwritable
+from memberbound.errors import FULL, InputError, MemberboundError, unwritable
+from memberbound.scratch import PrivateFolder, remove_leftovers
 from memberbound.tables.exact import exact_array, exact_batches, exact_schema
 
 if TYPE_CHECKING:

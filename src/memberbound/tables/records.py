@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import InputError, MemberboundError
-from memberbound.files import large_array
+from memberbound.scratch import large_array
 from memberbound.tables.columns import Values, declared_type
 from memberbound.tables.engine import identifier, literal, reading, size_in_bytes
 from memberbound.tables.opening import open_table, use_table

@@ -46,11 +46,11 @@ from memberbound.declarations import (
     command_text,
 )
 from memberbound.errors import InputError, fraction, positive, whole_number
-from memberbound.files import write_table
 from memberbound.learners.learner import Learner
 from memberbound.quantities import NO_LEAK, confident, decimals, percent, significant
 from memberbound.release.all_rows.learner_forms import other_learners, require_form
 from memberbound.release.all_rows.trials import PrivateTraining
+from memberbound.tables.frame_files import write_table
 from memberbound.tables.records import read_secret_columns
 from memberbound.tables.table import Table
 from memberbound.verbs.audit_answer import (

@@ -29,12 +29,12 @@ from memberbound.declarations import (
     Workers,
 )
 from memberbound.errors import fraction, whole_number
-from memberbound.files import write_table
 from memberbound.games import member_name
 from memberbound.learners.examples import read_examples
 from memberbound.learners.names import learner_from_name
 from memberbound.learners.refits import Scheduler, cache_folder, connect
 from memberbound.quantities import confident, marked
+from memberbound.tables.frame_files import write_table
 from memberbound.verbs.audit_answer import (
     RATES,
     AuditAnswer,

@@ -38,18 +38,13 @@ from memberbound.declarations import (
     RecordsFile,
 )
 from memberbound.errors import InputError, fraction, whole_number
-from memberbound.files import (
-    PrivateFolder,
-    check_excel_safe,
-    check_output,
-    excel_safe_table,
-    write_atomically,
-    write_table,
-)
+from memberbound.files import check_output, write_atomically
 from memberbound.learners.adapters import WEIGHTS_FILE, is_adapter, merge_adapter
 from memberbound.limits import Part, Success
 from memberbound.quantities import significant
 from memberbound.release.saving import certificate_path, check_certificate
+from memberbound.scratch import PrivateFolder
+from memberbound.tables.frame_files import check_excel_safe, excel_safe_table, write_table
 from memberbound.tables.opening import use_table
 from memberbound.verbs.audit_answer import (
     RATES,

@@ -20,7 +20,6 @@ from memberbound.declarations import (
     TableLike,
 )
 from memberbound.errors import InputError, fraction, whole_number
-from memberbound.files import check_excel_safe
 from memberbound.games import IidGame, independent_records, record_name
 from memberbound.iid.certificates import (
     LeakBounds,
@@ -44,6 +43,7 @@ from memberbound.quantities import (
     percent,
     significant,
 )
+from memberbound.tables.frame_files import check_excel_safe
 
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────
 

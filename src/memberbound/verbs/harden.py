@@ -25,12 +25,7 @@ from memberbound.declarations import (
     TableLike,
 )
 from memberbound.errors import InputError, fraction, whole_number
-from memberbound.files import (
-    check_excel_safe,
-    check_output,
-    excel_safe_table,
-    write_text,
-)
+from memberbound.files import check_output, write_text
 from memberbound.games import IidGame
 from memberbound.iid.certificates import LeakBounds, leak_certificate
 from memberbound.iid.count_record import CountRecord
@@ -47,6 +42,7 @@ from memberbound.release.coarse_table import CoarseTable, certify_released, coar
 from memberbound.release.saving import save
 from memberbound.tables.coarsening import FrontierPoint, Levels, Search, Wish, cell_profile, choose
 from memberbound.tables.columns import Values
+from memberbound.tables.frame_files import check_excel_safe, excel_safe_table
 from memberbound.tables.ladders import read_hierarchy
 from memberbound.tables.opening import path_of, use_table
 from memberbound.tables.public_rows import check_target_role, first_rows

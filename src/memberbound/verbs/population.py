@@ -31,7 +31,7 @@ from memberbound.errors import (
     positive,
     whole_number,
 )
-from memberbound.files import check_output, write_table
+from memberbound.files import check_output
 from memberbound.games import SubsetGame, member_name
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import significant
@@ -41,6 +41,7 @@ from memberbound.subset.gaussian import GaussianSetting, NoisySum
 from memberbound.subset.population_record import PopulationRecord, digest_of_rows, short_points
 from memberbound.subset.profile import MOST_PAIRED_RECORDS, NeighbourProfile, clipped, largest_entry
 from memberbound.subset.record_bounds import Asked, Solution
+from memberbound.tables.frame_files import write_table
 from memberbound.tables.opening import path_of, use_table
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.table import Table

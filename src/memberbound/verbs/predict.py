@@ -20,16 +20,12 @@ from memberbound.declarations import (
     TableLike,
 )
 from memberbound.errors import InputError
-from memberbound.files import (
-    check_excel_safe,
-    check_output,
-    excel_safe_table,
-    write_table,
-)
+from memberbound.files import check_output
 from memberbound.learners.learner import network_factory
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate, significant
 from memberbound.release.saving import answering, load
+from memberbound.tables.frame_files import check_excel_safe, excel_safe_table, write_table
 from memberbound.tables.opening import path_of
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ from memberbound._version import __version__
 from memberbound.answers import INTERNAL, Answer, EstimateOf, Given, OmitEmpty, computed
 from memberbound.declarations import Option, Progress
 from memberbound.errors import InputError, whole_number
-from memberbound.files import write_table, write_text
+from memberbound.files import write_text
 from memberbound.games import Game
 from memberbound.leaves import load_leaf
+from memberbound.tables.frame_files import write_table
 
 if TYPE_CHECKING:
     from memberbound.papers.reproduction import Experiment, Findings, Run

@@ -38,7 +38,6 @@ from memberbound.declarations import (
     TableLike,
 )
 from memberbound.errors import InputError, fractions, whole_number
-from memberbound.files import FRAME_ENDINGS, check_excel_safe, check_sheet, excel_safe_table
 from memberbound.learners.holdout import (
     find_shortcoming,
     predict_rows,
@@ -69,6 +68,12 @@ from memberbound.release.release_step import ReleaseStep, Reserve
 from memberbound.release.saving import save
 from memberbound.tables.columns import Values
 from memberbound.tables.engine import size_in_bytes
+from memberbound.tables.frame_files import (
+    FRAME_ENDINGS,
+    check_excel_safe,
+    check_sheet,
+    excel_safe_table,
+)
 from memberbound.tables.records import Records, read_secret_columns
 from memberbound.verbs.protection import AllRows, unit_and_seed_notes
 

@@ -29,7 +29,7 @@ from memberbound.faces.web.limits import Limits
 from memberbound.faces.web.processes import Left, RefusedError, perform, unless_left, warm_up
 from memberbound.faces.web.schemas import ExplainOptions, JobRequest, equivalent, verb_form
 from memberbound.faces.web.uploads import Uploads, display_name
-from memberbound.files import PrivateFolder
+from memberbound.scratch import PrivateFolder
 
 # ── The state of a running server ─────────────────────────────────────────────────────────────────
 

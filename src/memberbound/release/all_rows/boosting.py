@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import one_of
-from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray, IntArray
 from memberbound.release.all_rows.clipping import clip_residuals
 from memberbound.release.all_rows.encoder import ColumnCode, Encoder
@@ -28,6 +27,7 @@ from memberbound.release.all_rows.histograms import FIXED_CELLS, MISSING
 from memberbound.release.all_rows.learner_forms import MOST_LEAVES, Settings
 from memberbound.release.all_rows.losses import LOSSES, Loss
 from memberbound.release.budget import BudgetShare
+from memberbound.scratch import large_array
 from memberbound.tables.cells import Beside, Intervals, Rest, Selected
 from memberbound.tables.columns import Values
 from memberbound.tables.shards import Shards

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from memberbound.errors import InputError
-from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.bounds import Range
 from memberbound.release.all_rows.clipping import GRID, on_grid
 from memberbound.release.all_rows.histograms import FIXED_CELLS, ROWS_AT_ONCE
+from memberbound.scratch import large_array
 from memberbound.tables.cells import Beside, Cells, Labels, Rest, Selected
 from memberbound.tables.columns import Values
 from memberbound.tables.persons import row_cuts

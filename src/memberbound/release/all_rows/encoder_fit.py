@@ -14,7 +14,6 @@ from dataclasses import replace
 import numpy as np
 
 from memberbound.errors import InputError, TooFewRowsError
-from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range
 from memberbound.release.all_rows.clipping import (
@@ -48,6 +47,7 @@ from memberbound.release.all_rows.private_columns import (
     rows_needed,
 )
 from memberbound.release.budget import Budget
+from memberbound.scratch import large_array
 from memberbound.tables.persons import row_cuts
 from memberbound.tables.records import Records
 

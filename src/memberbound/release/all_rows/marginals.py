@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memberbound.files import large_array
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.cells import Cells
 from memberbound.release.all_rows.histograms import count_cells
+from memberbound.scratch import large_array
 from memberbound.tables.columns import Values
 from memberbound.tables.persons import Persons
 from memberbound.tables.records import Records

@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memberbound.files import FRAME_ENDINGS, table_writer
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.bounds import Bounds, Categories, read_bounds
@@ -57,6 +56,7 @@ from memberbound.release.calibration import Calibration
 from memberbound.release.noise import GaussianNoise
 from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.release.release_file import Writer
+from memberbound.tables.frame_files import FRAME_ENDINGS, table_writer
 from memberbound.tables.records import Records
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ import numpy as np
 from scipy import special
 
 from memberbound.errors import InputError, TooFewRowsError, one_of
-from memberbound.files import large_copy
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.boosting import (
     BoostedModel,
@@ -58,6 +57,7 @@ from memberbound.release.all_rows.trainers import Trainer, trainer_of
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, BudgetShare, Slack
 from memberbound.release.noise import check_eta_range
 from memberbound.release.randomness import SECURE, RandomSource
+from memberbound.scratch import large_copy
 from memberbound.tables.records import Records, read_records
 from memberbound.tables.shards import Shards
 

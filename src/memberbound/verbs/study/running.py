@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from memberbound._version import __version__
-from memberbound.errors import InputError, MemberboundError
-from memberbound.files import make_private_folder, unwritable, write_text
+from memberbound.errors import InputError, MemberboundError, unwritable
+from memberbound.files import make_private_folder, write_text
 from memberbound.leaves import load_leaf
 from memberbound.report import words
 from memberbound.report.fields import StepId, StepState
