@@ -6,6 +6,7 @@ would happen with probability below 1e-6 (binomial), the false-alarm rate per se
 
 import itertools
 import math
+from fractions import Fraction
 from itertools import product
 
 import mpmath
@@ -297,3 +298,44 @@ def test_no_hypothesis_that_is_possible_is_rejected(run, error):
     below = last * (1 - 1e-6)
     assert one_run._impossible(Guesses(*run), error, inverse, np.array([below])).all()
     assert one_run_mu(Guesses(*run), confidence=1 - error) <= last
+
+
+def test_claim_7_reads_the_inverse_from_below():
+    """An inverse that jumps at a share which only rounding reaches: exactly, nothing is rejected."""
+    rng = np.random.default_rng(7)
+    jumps = 0
+    for v, more, error in zip(rng.integers(2, 30, 60).tolist(), rng.integers(0, 90, 60).tolist(),
+                              rng.uniform(0.01, 0.1, 60).tolist(), strict=True):  # fmt: skip
+        m = v + more
+        rounded = ((v - 1) * error + error) / m
+        if Fraction(rounded) <= v * Fraction(error) / m:
+            continue
+        jumps += 1
+        run = (Guesses(m, v, v), error, lambda tpr, _, at=rounded: 10.0 * (tpr >= at))
+        assert not one_run._impossible(*run, np.zeros(1))[0]
+        run = (Guesses(m, v, v), error, lambda tpr, _, at=rounded: 10.0 * (tpr >= at * (1 - 1e-9)))
+        assert one_run._impossible(*run, np.zeros(1))[0]
+    assert jumps > 10
+
+
+def last_tail(m, v, error, fpr):
+    """The bound of claim 7 on P(right guesses ≥ 0), in rationals, for a constant inverse."""
+    tail = sums = Fraction(error)
+    for k in range(v, 0, -1):
+        tail = max(tail, (sums + m * Fraction(fpr)) / (v - k + 1))
+        sums += tail
+    return tail
+
+
+def test_claim_7_adds_up_from_below():
+    """The largest inverse for which nothing is impossible, in rationals."""
+    for v, error in zip(range(5, 45, 4), np.linspace(0.01, 0.06, 10).tolist(), strict=True):
+        low, high = 0.0, 1.0
+        while low < (middle := (low + high) / 2) < high:
+            if last_tail(2 * v, v, error, middle) <= 1:
+                low = middle
+            else:
+                high = middle
+        for fpr, rejected in ((low, False), (low * (1 + 1e-8), True)):
+            run = (Guesses(2 * v, v, v), error, lambda tpr, _, c=fpr: np.full(tpr.shape, c))
+            assert one_run._impossible(*run, np.zeros(1))[0] == rejected

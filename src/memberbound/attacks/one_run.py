@@ -304,8 +304,9 @@ def _impossible(
     tail = np.full(hypotheses.shape, error)
     sums = tail.copy()
     for k in range(v, 0, -1):
+        # The inverse may be steep: lower its argument.  The second slack covers its own rounding.
         reached = np.minimum(((k - 1) * tail + sums) / m, 1.0) * (1 - _SLACK)
-        step = (sums + m * least_fpr(reached, hypotheses) * (1 - _SLACK)) / (r - k + 1)
+        step = (sums + m * least_fpr(reached, hypotheses)) / (r - k + 1)
         tail = np.maximum(tail, step * (1 - _SLACK))
         sums = sums + tail
         # Once above 1 it stays there; cap it so that later steps cannot overflow.
