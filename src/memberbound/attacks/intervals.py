@@ -143,7 +143,7 @@ def two_sample_deviation(members: int, non_members: int, error: float) -> float:
     # A start where the bound holds: the 1 makes the first term less than a seventh of the error.
     both = top + math.sqrt(-math.log(error) / (2 * non_members)) + 1
     near = guessed_zero(lambda s: math.log(tail_bound(s) / error), both, 0.0)
-    return last_true(lambda s: tail_bound(s) <= error, both, 0.0, near) * (1 + _SLACK)
+    return last_true(lambda s: tail_bound(s) <= error, both, 0.0, near)
 
 
 def _massart(s: FloatArray, n: int) -> FloatArray:

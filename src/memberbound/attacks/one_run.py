@@ -214,7 +214,7 @@ def one_run_p_value(run: Guesses, *, epsilon: float, delta: float = 0.0) -> floa
         0.000976562500...
     """
     canaries, guessed, correct = run
-    budget = canaries * delta * float(special.expit(-epsilon)) * (1 + _SLACK)
+    budget = canaries * delta * float(special.expit(-epsilon))
     if correct == 0:
         return 1.0
     tail = float(special.bdtrc(correct - 1, guessed, float(special.expit(epsilon))))
@@ -227,6 +227,7 @@ def one_run_p_value(run: Guesses, *, epsilon: float, delta: float = 0.0) -> floa
         tail += float(masses[:paid].sum())
         if paid < correct:
             tail += (budget - (float(spent[paid - 1]) if paid else 0.0)) / (paid + 1)
+    # At least budget / (paid + 1), so rounding of the budget is a share of it, too.
     return min(1.0, tail * (1 + 10 * _SLACK))
 
 
