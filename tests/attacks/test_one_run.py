@@ -301,7 +301,7 @@ def test_no_hypothesis_that_is_possible_is_rejected(run, error):
 
 
 def test_claim_7_reads_the_inverse_from_below():
-    """An inverse that jumps at a share which only rounding reaches: exactly, nothing is rejected."""
+    """An inverse that jumps at a share that only rounding reaches: nothing is rejected."""
     rng = np.random.default_rng(7)
     jumps = 0
     for v, more, error in zip(rng.integers(2, 30, 60).tolist(), rng.integers(0, 90, 60).tolist(),
