@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from commands import answered
-from memberbound.faces import command_line
+from memberbound.faces import commands
 from memberbound.faces.terminal import preview_lines
 
 
@@ -36,14 +36,14 @@ def test_it_goes_to_a_terminal_only(messy, monkeypatch):
     asked = ["certify", messy, "--columns", "age,town", "--json"]
     code, plain, error = answered(*asked)
     assert (code, "blank" in error) == (0, False)
-    monkeypatch.setattr(command_line, "at_terminal", lambda: True)
+    monkeypatch.setattr(commands, "at_terminal", lambda: True)
     code, out, error = answered(*asked)
     assert (code, out) == (0, plain)
     assert "town (12 blanks)" in error
 
 
 def test_a_bad_file_is_refused_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(command_line, "at_terminal", lambda: True)
+    monkeypatch.setattr(commands, "at_terminal", lambda: True)
     (tmp_path / "bad.csv").write_text("a,b\n1\n")
     for name in ("bad.csv", "none.csv"):
         code, out, error = answered("certify", tmp_path / name)

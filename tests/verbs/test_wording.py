@@ -13,7 +13,7 @@ import pytest
 
 from commands import command
 from memberbound.answers import Answer
-from memberbound.faces import command_line
+from memberbound.faces import commands
 from verb_cases import CASES, write_files
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -34,13 +34,13 @@ def test_the_verb_prints_its_golden_file(
     case = CASES[verb]
     parts: list[str] = []
     answers: list[Answer] = []
-    show = command_line.show
+    show = commands.show
 
     def kept(answer: Answer, as_json: bool, *, measures: bool = False) -> None:
         answers.append(answer)
         show(answer, as_json, measures=measures)
 
-    monkeypatch.setattr(command_line, "show", kept)
+    monkeypatch.setattr(commands, "show", kept)
     for arguments in (case.arguments, *case.also, case.refused):
         done = command(*arguments.split(), cwd=folder)
         parts.append(f"$ memberbound {arguments}\n{done.stdout}{done.stderr}")

@@ -9,8 +9,8 @@ import subprocess
 import pytest
 
 import memberbound
-from memberbound.faces.command_line import names as split_names
 from memberbound.faces.command_line import verb_named
+from memberbound.faces.typed_text import names as split_names
 from memberbound.faces.web import schemas
 from memberbound.faces.web.child import JOBS, outputs_of
 from memberbound.faces.web.labels import LABELS

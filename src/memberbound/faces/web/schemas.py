@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from memberbound.declarations import Keywords, Kind, Parameter, Verb, function_name
-from memberbound.faces.command_line import join_names, verb_named
+from memberbound.faces.command_line import verb_named
+from memberbound.faces.typed_text import join_names
 from memberbound.faces.web.child import JOBS
 from memberbound.faces.web.labels import label
 from memberbound.learners.names import LEARNERS
