@@ -54,7 +54,7 @@ from memberbound.release.record import DerivationRecord, MeasurementRecord
 _READ_FPR = (0.1, 0.01, 0.001)
 _READ_DELTA = 1e-5
 
-#: The largest probability with which a name that one person has is released
+#: Upper bound on the probability of releasing a name that a single person has
 #: (proofs/gradient-descent.md, claim 5).
 CLASS_SLACK = 1e-9
 DRAWS, NAMES, _STATED = "draws in floating point", "names that one record has", "set aside"
@@ -64,7 +64,7 @@ HISTOGRAM_MOVES = up(math.sqrt(2.0))
 
 #: Factor applied to shares, which absorbs all rounding in sums of μ².
 _MARGIN = 1.0 - 2.0**-40
-#: The largest μ; there an attacker errs once in 10^280 times.
+#: Maximum μ, at which an attacker errs once in 10^280 times.
 _LARGEST_MU = 70.0
 
 _ROW = (
@@ -93,9 +93,9 @@ _SEEDED = "The noise comes from a seed: there is no protection from anyone who m
 
 
 def household_accuracy(record: DerivationRecord, members: int = 4) -> float | None:
-    """Return the largest accuracy of an attack on a household, from a derivation record.
+    """Return an upper bound on the accuracy of an attack on a household, from a derivation record.
 
-    Edge cases: None where steps sample records.
+    Edge cases: None if steps sample records.
     """
     if record["mu"] is None:
         return None
@@ -121,7 +121,7 @@ def noisy_release(values: ArrayLike, scale: float, source: RandomSource) -> Floa
 
 
 def release_slack(coordinates: float) -> float:
-    """Bound the total variation added by drawing this many coordinates in floating point.
+    """Return the slack (in total variation) of this many floating-point noise draws.
 
     Theorem: proofs/gradient-descent.md, claim 3; ``coordinates`` is the total over all releases.
     """
@@ -132,8 +132,8 @@ def release_slack(coordinates: float) -> float:
 class Slack:
     """The terms of a release's slack, fixed before the table is read.
 
-    ``coordinates`` bounds the number of noisy numbers, ``names`` the number of chances to name a
-    value that one person has.
+    ``coordinates`` bounds the number of noisy numbers, ``names`` the number of chances to release a
+    name that a single person has.
     """
 
     coordinates: int
@@ -159,7 +159,7 @@ class Slack:
 class NoisySums:
     """Noise of one scale for at most ``times`` vectors of sums.
 
-    ``coordinates`` counts what was drawn, ``grid_step`` is the grid it was put on.
+    ``coordinates`` counts the numbers drawn so far; ``grid_step`` is the step of their grid.
     """
 
     scale: float
@@ -172,7 +172,7 @@ class NoisySums:
         """Return the sums plus noise, on a grid; any use of the result is post-processing.
 
         If the length of the vector is secret, ``differing`` is the number of coordinates that can
-        have different laws on neighbouring tables.
+        have different distributions on neighbouring tables.
         """
         if self.times < 1:
             raise RuntimeError("more vectors of sums were measured than the budget covers.")
@@ -215,7 +215,7 @@ class BudgetShare:
         return self.noise
 
     def measurement(self, mu: float) -> Measurement:
-        """Return what was drawn, as a part of a budget of ``mu``."""
+        """Return the record of the noise drawn, as a part of a budget of ``mu``."""
         noise, part = self.noise, (self.mu / mu) ** 2
         if noise is None:
             return Measurement(self.name, part, self.mu, "l2", None, 0, 0, None, None)
@@ -233,7 +233,7 @@ class BudgetShare:
 
     @classmethod
     def from_measurement(cls, fields: MeasurementRecord) -> BudgetShare:
-        """Return the spent share that a stored measurement describes."""
+        """Restore a spent share from a stored measurement."""
         share = cls(fields["name"], positive("mu", fields["mu"]))
         if (scale := fields["noise_scale"]) is not None:
             sensitivity = positive("sensitivity", fields["sensitivity"])
@@ -245,10 +245,10 @@ class BudgetShare:
 
 @dataclass
 class Budget:
-    """μ and the slack, both fixed before the table is read, and the shares spent so far.
+    """A privacy budget: μ and slack, both fixed before the table is read, and the shares spent.
 
     Guarantee: all releases charged to shares of this budget are jointly within ``slack`` of a
-    ``mu``-GDP pair, replace-one.
+    ``mu``-GDP pair under replace-one.
     Theorem: X22.  Numerics: shares are rounded down, so that their squares sum to at most μ².
 
     Examples:
@@ -272,7 +272,7 @@ class Budget:
     #: The terms of the slack, and the columns with public bounds.
     slacks: tuple[SlackPart, ...] = field(default=(), kw_only=True)
     bounds: tuple[str, ...] = field(default=(), kw_only=True)
-    #: Its entry in a ledger, once it is entered.
+    #: The budget's entry in a ledger, once there is one.
     ledger: LedgerPosition | None = field(default=None, kw_only=True)
     _groups: tuple[GroupBound, ...] | None = field(
         default=None, kw_only=True, repr=False, compare=False
@@ -295,7 +295,7 @@ class Budget:
         reserve: Callable[[Budget], None] | None = None,
         bounds: Sequence[str] = (),
     ) -> Budget:
-        """Return the largest budget that keeps η, including its slack."""
+        """Return the largest budget that achieves η, including its slack."""
         total, parts = (slack.total, slack.parts) if isinstance(slack, Slack) else (slack, ())
         goal = check_eta_range(eta)
         # Round so that ½ + goal is a double: a request for 60 % gives 60 %, not 60.00…01 %.
@@ -415,15 +415,15 @@ class Budget:
     def curve(self) -> SlackCurve:
         """Return the trade-off curve of the whole budget under replace-one, spent or not.
 
-        The curve covers replace-one only: the exact number of rows is published with every release.
+        The curve covers replace-one only, because every release publishes the exact number of rows.
         """
         return SlackCurve(GaussianCurve(self.mu), self.slack)
 
     def group_curve(self, records: int) -> SlackCurve:
         """Return the curve of several records that are replaced together.
 
-        Theorem: X33, proofs/chained-curves.md: what draws add grows with the number of records,
-        what names add is chained.
+        Theorem: X33, proofs/chained-curves.md: the slack of draws grows with the number of records,
+        the slack of names is chained.
         """
         pair = self.curve()
         names = min(1.0, sums_up(p.amount for p in self.slacks if p.reason != DRAWS))
@@ -433,20 +433,21 @@ class Budget:
         return SlackCurve(group.base, min(1.0, added))
 
     def groups(self) -> tuple[GroupBound, ...]:
-        """Return the bounds for several records together that every certificate states."""
+        """Return the bounds for groups of records that every certificate includes."""
         if self._groups is None:
             self._groups = group_bounds(self.group_curve, self.unit)
         return self._groups
 
     def success_upper(self, eta: float) -> float:
-        """Bound the success rate of any attack on a record's membership, rounded up.
+        """Return an upper bound on the success rate of any attack on a record's membership.
 
-        ``eta`` is the gain over blind guessing stated in the certificate.
+        ``eta`` is the gain over blind guessing that the certificate states.  The bound is rounded
+        up.
         """
         return min(self.curve().accuracy(), sum_up(0.5, eta))
 
     def readings(self) -> CurveReadings:
-        """Return bounds read from the curve, for replacing a record."""
+        """Return bounds read off the curve, for replacing a record."""
         return _readings(self.curve())
 
     def certificate(self, *, secure: bool = True) -> Certificate:
@@ -469,7 +470,7 @@ class ReplaceOne:
 
 @dataclass(frozen=True)
 class CurveReadings:
-    """Bounds read from the curve of a budget, for an answer.
+    """Bounds read off the curve of a budget, for an answer.
 
     ``mu_upper`` summarizes the curve as μ-GDP, with regret ``mu_regret_upper``
     (:func:`~memberbound.curve.families.gaussian_summary`).
@@ -485,7 +486,7 @@ class CurveReadings:
 
 @lru_cache(maxsize=64)
 def _readings(curve: SlackCurve) -> CurveReadings:
-    # Cached: a release, its file and its answer use the same curve, and ε takes a search.
+    # Cached, because a release, its file and its answer use the same curve, and ε needs a search.
     rates = {repr(fpr): curve.tpr(fpr) for fpr in _READ_FPR}
     epsilon = curve.epsilon(_READ_DELTA)
     replaced = ReplaceOne(curve.advantage, curve.accuracy(), rates, epsilon)

@@ -32,7 +32,7 @@ Record = Literal["average", "every"]
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """A noise law and the certificate that it is sufficient.
+    """A calibrated noise distribution, with its certificate.
 
     ``certificate`` bounds η (quantity ``"eta"``) for the records that the game protects; ``fits``
     is the number of times the statistic was computed.
@@ -87,7 +87,7 @@ class Calibration:
 
 
 def half_statement(game: SubsetGame, eta: float, confidence: float) -> str:
-    """Return the sentence of a release of a secret half, a function of its numbers alone."""
+    """Return the guarantee of a release of a secret half as a sentence."""
     whose = "any" if game.record == "every" else "the average"
     most = percent(min(1.0, sum_up(game.blind, eta)), "upper")
     return (
@@ -100,7 +100,7 @@ def half_statement(game: SubsetGame, eta: float, confidence: float) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """A released vector with its calibration, and nothing else about the secret rows.
+    """A released vector with its calibration; it holds nothing else about the secret rows.
 
     ``budget`` and ``rows`` are set for a release of all rows, in the neighbour game.
     """
@@ -113,7 +113,7 @@ class Release:
     rows: int | None = None
     #: Intervals of the values, for a release of all rows.
     intervals: tuple[NumberInterval, ...] = ()
-    #: The ends to which numbers were clipped, public or learnt privately, by column.
+    #: The ranges to which numbers were clipped, public or learnt privately, by column.
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property

@@ -1,4 +1,4 @@
-"""A coarser table with its certificate: rows for which every learner's leak is bounded."""
+"""A coarsened table with a certificate that bounds the leak of every learner."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COARSE_TABLE = "coarser table"
 class CoarseTable:
     """The rows that ``harden`` releases, and the fields of their certificate.
 
-    ``derivation`` holds the counts of the released rows alone: those of the input are secret.
+    ``derivation`` holds the counts of the released rows only; those of the input are secret.
     """
 
     frame: DataFrame
@@ -62,13 +62,13 @@ class CoarseTable:
 
 
 def certify_released(profile: CountProfile, confidence: float) -> LeakBounds:
-    """Certify a table; ``delta_upper`` and ``record_leak`` each hold with that confidence."""
+    """Certify a table; ``delta_upper`` and ``record_leak`` each hold at this confidence."""
     certificate = certify_counts(profile, confidence=confidence)
     return certified_table(certificate, record_leaks(profile, confidence=confidence), IidGame())
 
 
 def coarse_statement(bounds: LeakBounds, validity: str, unit: str | None) -> str:
-    """Return the sentence to pass on with the released rows, a function of its numbers alone."""
+    """Return the guarantee to pass on with the released rows, as a sentence."""
     rows, sure = bounds.rows, at_confidence(bounds.confidence)
     if vacuous(bounds.delta_upper, "delta"):
         return f"There is no useful guarantee for the {rows} released rows{sure}."

@@ -1,8 +1,8 @@
-"""The derivation record of a certificate: what a third party needs to recompute it (X34).
+"""Derivation records, from which a third party can recompute a certificate (X34).
 
-Every release fills the same record: the noise of each measurement as it was drawn, what a replaced
-record can move it by, the slacks, and what is public.  ``proofs/verification.md`` leads from the
-record to μ, the curve, η and the bounds for groups; ``record.schema.json`` is its JSON Schema.
+Every release fills in the same record: the noise scale drawn for each measurement, its sensitivity,
+the slacks, and the public facts.  ``proofs/verification.md`` derives μ, the curve, η and the bounds
+for groups from the record; ``record.schema.json`` is its JSON Schema.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from memberbound.quantities import percent
 FORMAT = "memberbound-derivation/1"
 #: Type of the predicate of an in-toto statement that holds a certificate.
 PREDICATE_TYPE = "urn:memberbound:certificate:1"
-#: Numbers of records for which every certificate states a bound.
+#: Sizes of the groups for which every certificate states a bound.
 GROUPS = (2, 5, 10)
-#: Keys that a certificate's own hash leaves out: the hash, and the certificate that it replaces.
+#: Keys left out of a certificate's own hash: the hash, and the certificate that it replaces.
 SEAL, REPLACES = "certificate_sha256", "replaces"
 
 
@@ -30,8 +30,8 @@ class Measurement:
     """Vectors of sums with normal noise, charged to one share of the budget.
 
     ``vectors`` is the number of vectors charged; ``coordinates`` counts the noisy numbers that were
-    drawn and can have different laws on neighbouring tables.  A share without noise has 0 vectors
-    and no scale.
+    drawn and can have different distributions on neighbouring tables.  A share without noise has 0
+    vectors and no scale.
     """
 
     name: str
@@ -47,10 +47,10 @@ class Measurement:
 
 @dataclass(frozen=True)
 class SampledSteps:
-    """Steps that take each record with probability ``sample_rate``, as in DP-SGD.
+    """Steps that sample each record with probability ``sample_rate``, as in DP-SGD.
 
-    ``sensitivity`` is how far the presence of a record moves the sum of a step;
-    ``noise_multiplier`` is at most the noise scale over it.
+    ``sensitivity`` bounds the change of a step's sum when a record is added; ``noise_multiplier``
+    is at most the noise scale divided by it.
     """
 
     name: str
@@ -83,14 +83,14 @@ class Derivation:
     unit: str | None
     records: int
     public: tuple[str, ...]
-    #: None if steps sample records: their curve is not Gaussian.
+    #: None if steps sample records, because their curve is not Gaussian.
     mu: Given | None
     slack: Given
     slacks: tuple[SlackPart, ...]
-    #: μ of the whole budget of the measurements.
+    #: μ of the whole budget.
     budget_mu: Given
     measurements: tuple[Measurement, ...]
-    #: Fraction of μ² that the measurements' shares add up to.
+    #: The sum of the measurements' shares of μ².
     budget_spent: Given
     sampled: tuple[SampledSteps, ...]
     theorems: tuple[str, ...]
@@ -103,7 +103,7 @@ class Derivation:
 
 @dataclass(frozen=True)
 class LedgerPosition:
-    """A position in a ledger: the entry, the number of entries before it, its link."""
+    """The position of an entry in a ledger: its id, the number of entries before it, its link."""
 
     entry: str
     position: int
@@ -138,7 +138,7 @@ def _noun(unit: str | None) -> str:
 
 
 def statement(accuracy: float, unit: str | None) -> str:
-    """Return the sentence that a certificate prints, a function of its numbers alone."""
+    """Return the guarantee of a certificate as a sentence."""
     who = _noun(unit)
     return (
         f"Nobody who knows every other {who}, and sees this release and whatever is made of it, is "
@@ -148,7 +148,7 @@ def statement(accuracy: float, unit: str | None) -> str:
 
 
 def group_statement(size: int, accuracy: float, unit: str | None) -> str:
-    """Return the sentence about ``size`` records that are replaced together."""
+    """Return the guarantee for ``size`` records that are replaced together, as a sentence."""
     most = percent(accuracy, "upper")
     return f"For any {size} {_noun(unit)}s together: at most {most} of the time."
 
@@ -165,7 +165,7 @@ def canonical_json(value: object) -> bytes:
 
 
 def seal(certificate: Mapping[str, object]) -> str:
-    """Return the SHA-256 of a certificate's canonical JSON, less the seal and what it replaces."""
+    """Return the SHA-256 of a certificate's canonical JSON without ``SEAL`` and ``REPLACES``."""
     kept = {key: value for key, value in certificate.items() if key not in (SEAL, REPLACES)}
     return json_digest(kept)
 
@@ -176,14 +176,14 @@ def json_digest(value: object) -> str:
 
 
 def public_numbers(unit: str | None) -> tuple[str, ...]:
-    """Return in words which number of records is public."""
+    """Describe the public number of records, in words."""
     if unit is not None:
         return (f"number of persons (values of {unit!r})",)
     return "number of rows", "number of documents"
 
 
 def describe_public(unit: str | None, bounds: Sequence[str]) -> tuple[str, ...]:
-    """Return in words what a release of all rows takes to be public."""
+    """Describe, in words, the facts that a release of all rows assumes to be public."""
     number = public_numbers(unit)[0]
     listed = [f"bounds of {name!r}" for name in bounds]
     return (number, "names and declared types of the columns", *listed)

@@ -1,10 +1,10 @@
-"""The ledger of releases: the joint guarantee of all releases about the same people (X27).
+"""Ledger files: the joint guarantee of all releases about the same people (X27).
 
 A ledger is a JSON file about one set of people.  Its limit is fixed when it is created.  Every
 release reserves its μ and slack on disk before any noise is drawn and is confirmed after its file
 is written, so that a killed run can waste budget but never lose a release.  Entries are never
 deleted.  All releases of a ledger have the same unit: rows, or the values of one column.  Every
-entry holds the hash of the one before, so that what was removed, moved or changed shows.
+entry holds the hash of the previous one, so that any removal, move or change is detected.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from memberbound.release.derivation import LedgerPosition, json_digest
 from memberbound.release.noise import check_eta_range
 
 _FORMAT = "memberbound-ledger/1"
-#: Reserve for the slack of all releases: at most this, and at most this share of the limit's η.
+#: Slack reserved for all releases: at most this, and at most this share of the limit's η.
 #: One release of a million rows and 30 columns without bounds takes 1e-6.
 _SLACK, _SLACK_SHARE = 1e-4, 0.01
 EntryState = Literal["reserved", "released"]
-#: Fields of an entry that are filled in when its file is written; the hash of the whole ledger.
+#: Fields of an entry that are set when its file is written; key of the hash of the whole ledger.
 _FILLED_IN, _HEAD = ("state", "out", "release_sha256"), "head"
 
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """One release; ``reserved`` releases (of killed or failed runs) count as well.
+    """An entry for one release; ``reserved`` releases (of killed or failed runs) count as well.
 
     ``unit`` is the column that identifies the records, None if every row is a record.  ``table`` is
     the name of the input file, None for a table in memory.
@@ -67,26 +67,26 @@ class LedgerEntry:
     unit: str | None
     out: str | None = None
     table: str | None = None
-    #: The link of the entry before, None in ledgers of earlier versions.
+    #: The link of the previous entry; None in ledgers of earlier versions.
     previous: str | None = None
     release_sha256: str | None = None
 
     @property
     def fixed(self) -> dict[str, object]:
-        """The fields that never change after the entry is written."""
+        """The fields that never change once the entry is written."""
         return {key: value for key, value in asdict(self).items() if key not in _FILLED_IN}
 
     @property
     def link(self) -> str:
-        """The hash by which the next entry holds on to this one (proofs/verification.md)."""
+        """The hash of this entry that the next one stores (proofs/verification.md)."""
         return json_digest(self.fixed)
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """The limit of a ledger file, and its releases when it was read.
+    """The content of a ledger file when it was read: its limit and its releases.
 
-    ``path`` is the resolved path, also if a link was given.
+    ``path`` is resolved if a link was given.
 
     Guarantee: all releases recorded in this ledger, chosen adaptively, are jointly within
     ``limit_slack`` of a ``limit_mu``-GDP pair, and hence keep ``limit_eta`` for every record.
@@ -159,26 +159,26 @@ class Ledger:
 
     @property
     def eta(self) -> float:
-        """The η spent, valid if no release's size was chosen after seeing an earlier release."""
+        """The η spent so far; valid if no η was chosen after seeing an earlier release."""
         if not self.releases:
             return 0.0
         return SlackCurve(GaussianCurve(self.mu), self.slack).eta
 
     @property
     def left_eta(self) -> float:
-        """The largest η of a single release that still fits, to five decimals, rounded down."""
+        """The largest η that one more release may have, rounded down to five decimals."""
         left = max(Fraction(0), Fraction(self.limit_mu) ** 2 - _squares(self.releases))
         mu = math.sqrt(float(left)) * (1 - 1e-9)
         return 0.0 if mu == 0 else max(0.0, math.floor((GaussianCurve(mu).eta - 1e-9) * 1e5) / 1e5)
 
     @property
     def unit(self) -> str | None:
-        """The column of persons if all releases protect the same persons, else None: rows."""
+        """The column that identifies persons if all releases share it, or None for rows."""
         return _common_unit(self.releases)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """Conditions under which the guarantee holds."""
+        """The conditions under which the guarantee holds."""
         return ledger_assumptions(self.releases)
 
     def curve(self) -> SlackCurve:
@@ -186,7 +186,7 @@ class Ledger:
         return SlackCurve(GaussianCurve(self.limit_mu), self.limit_slack)
 
     def _position_of(self, draft: LedgerEntry) -> LedgerPosition | None:
-        """Return the position of a stopped run's reservation, None if it has none yet."""
+        """Return the position of a stopped run's reservation, or None if it has none yet."""
         for index, entry in enumerate(self.releases):
             if entry.id == draft.id:
                 if replace(draft, time=entry.time, previous=entry.previous) != entry:
@@ -207,7 +207,7 @@ class Ledger:
         return {"eta": self.limit_eta, "mu": self.limit_mu, "slack": self.limit_slack}
 
     def _next_link(self) -> str:
-        """Return what the next entry holds as ``previous``."""
+        """Return the value of ``previous`` for the next entry."""
         if self.releases and self.releases[-1].previous is not None:
             return self.releases[-1].link
         return _first_link(self._limit, [entry.fixed for entry in self.releases])
@@ -237,15 +237,15 @@ def ledger_content(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _first_link(limit: object, unlinked: list[dict[str, object]]) -> str:
-    """Return the link that the first chained entry holds: of the limit and all entries before."""
+    """Return the link stored in the first chained entry, of the limit and all earlier entries."""
     return json_digest({"limit": limit, "releases": unlinked})
 
 
 def broken_chain(content: Mapping[str, Any]) -> str | None:
-    """Tell what was removed, moved or changed in the content of a ledger file, None if nothing.
+    """Describe a removal, move or change in the content of a ledger file, or return None.
 
     Theorem: proofs/verification.md, section 8.  Edge cases: a ledger of an earlier version has no
-    links and no head; its first new entry begins the chain.
+    links and no head; its first new entry starts the chain.
     """
     entries = [read_entry(entry) for entry in content["releases"]]
     links = [entry.link for entry in entries]
@@ -291,15 +291,15 @@ def ledger_assumptions(releases: tuple[LedgerEntry, ...]) -> tuple[str, ...]:
     elif not releases:
         who = "The first release decides what a record is: a row, or a person with a unit."
     else:
-        who = "A record is a row; nothing is promised about a person with several rows."
+        who = "A record is a row; there is no guarantee for a person with several rows."
     return (
-        "Every release in which these people take part is entered in this ledger.",
+        "Every release that involves these people is entered in this ledger.",
         "mu and eta, of the releases so far, hold if no eta was chosen by looking at an "
         "earlier release; limit_eta holds in any case.",
         f"{who} Neighbours differ in one record, which is replaced in every table it is in.",
-        "Each release keeps the assumptions of its own certificate.",
+        "The assumptions of each release's certificate hold.",
         "The choice of what to release, and of which releases to show, depends on releases, "
-        "not on the rows or on anything for their owner only (fidelity, scores, notes).",
+        "not on the rows or on output for their owner only (fidelity, scores, notes).",
     )
 
 
@@ -317,11 +317,11 @@ def ledger_entry(
     """Record the release made inside this context in a ledger (or its file); None records nothing.
 
     Yields a function that reserves a budget in the file, or raises if the release would exceed the
-    limit or has another unit.  Noise is drawn afterwards, and even a later error may reveal
-    something about it, so the entry stays and counts; an earlier error reserves nothing.  ``out``
-    is the output file, which must not be the ledger; ``table`` is the input, recorded by file name.
-    A stopped run that continues gives the ``entry_id`` of its reservation, which is not charged
-    again.
+    limit or has another unit.  Noise is drawn after the reservation, and even an error may then
+    reveal something about the rows, so the entry remains and counts.  An error before the
+    reservation reserves nothing.  ``out`` is the output file, which must not be the ledger;
+    ``table`` is the input, recorded by file name. A resumed run passes the ``entry_id`` of its
+    reservation, which is not charged again.
     """
     file_path = None if ledger is None else open_ledger(ledger).path
     written = () if out is None else (_resolve(out), _resolve(f"{os.fspath(out)}.certificate.json"))
@@ -388,7 +388,7 @@ def _confirmation(out: str | os.PathLike[str] | None) -> Callable[[LedgerEntry],
 
 
 def _update(path: Path, change: Callable[[Ledger], tuple[LedgerEntry, ...]]) -> None:
-    """Replace the releases of a ledger; they are on disk when this returns."""
+    """Replace the releases of a ledger, and return once they are on disk."""
     with _lock(path) as check_unreplaced:
         book = Ledger.read(path)
         _refuse_unsafe(path)
@@ -398,9 +398,10 @@ def _update(path: Path, change: Callable[[Ledger], tuple[LedgerEntry, ...]]) -> 
 
 
 def _refuse_other_unit(book: Ledger, unit: str | None) -> None:
-    """Reject a release with a different unit from the earlier ones.
+    """Reject a release with another unit than the earlier ones.
 
-    Mixed units would protect neither: moving a row to another person changes two persons.
+    Mixed units would protect neither rows nor persons: moving a row to another person changes two
+    persons.
     """
     units = {entry.unit for entry in book.releases}
     if not units or unit in units:
@@ -427,14 +428,15 @@ def open_ledger(ledger: object) -> Ledger:
 
 
 def _resolve(path: str | os.PathLike[str]) -> Path:
-    """Resolve links: replacing a link to the ledger would lose the release."""
+    """Resolve links, because replacing a link to the ledger would lose the release."""
     return Path(path).resolve()
 
 
 def _refuse_unsafe(path: Path) -> None:
-    """Reject a ledger that is read-only or has two hard links, of which writing changes only one.
+    """Reject a ledger that is read-only or has two hard links.
 
-    Replacing a file needs no write permission on the file itself, hence the explicit check.
+    Writing would replace one of two hard links only.  Replacing a file needs no write permission on
+    the file itself, hence the explicit check.
     """
     remove_drafts(path.parent)  # left by a run that was killed while creating the ledger
     if path.stat().st_nlink > 1:
@@ -448,7 +450,7 @@ def _refuse_unsafe(path: Path) -> None:
 
 def read_entry(content: Mapping[str, Any]) -> LedgerEntry:
     """Return an entry of a ledger file."""
-    # Ledgers of earlier versions name neither the table nor the entry before.
+    # Ledgers of earlier versions store neither the table nor the previous link.
     known = {"table": None, "previous": None, "release_sha256": None, **content}
     entry = LedgerEntry(**{field.name: known[field.name] for field in fields(LedgerEntry)})
     if entry.state not in get_args(EntryState):
@@ -459,7 +461,7 @@ def read_entry(content: Mapping[str, Any]) -> LedgerEntry:
     optional = (entry.unit, entry.out, entry.table, entry.previous, entry.release_sha256)
     given = (text for text in optional if text is not None)
     if not all(isinstance(text, str) for text in (*texts, *given)):
-        raise TypeError("an entry has a number in place of a text")
+        raise TypeError("an entry has a number instead of a text")
     return entry
 
 
@@ -479,7 +481,7 @@ def _slacks(releases: tuple[LedgerEntry, ...]) -> Fraction:
 
 @contextlib.contextmanager
 def _lock(path: Path) -> Iterator[Callable[[], None]]:
-    """Hold the lock of a ledger, so that no two processes update it at once.
+    """Lock a ledger, so that no two processes update it at the same time.
 
     The lock is on the ledger itself, so there is no separate lock file.  Every update replaces the
     ledger, so a process that waited for the lock of a replaced file retries with the new one.
@@ -528,7 +530,7 @@ def _is_file(path: Path, handle: int) -> bool:
 
 @contextlib.contextmanager
 def _lock_beside(path: Path) -> Iterator[None]:
-    """Hold a lock file beside a ledger, for Windows, where open files cannot be replaced."""
+    """Hold a lock file next to a ledger, for Windows, where open files cannot be replaced."""
     import msvcrt
 
     try:

@@ -1,4 +1,4 @@
-"""Scores of a released model: with noise, without noise, and of a constant prediction."""
+"""Scores of a released model, of the same model without noise, and of a constant."""
 
 from __future__ import annotations
 

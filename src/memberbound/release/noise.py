@@ -1,4 +1,4 @@
-"""Noise laws: draws, total variation between displaced copies, and the grid of released values.
+"""Noise distributions, the total variation between shifted copies, and the grid of releases.
 
 Gaussian noise and norm-exponential noise (I24-T9, C10, C14 with the corrected radius, and X14).
 Released values are multiples of a grid step, so that their low-order bits carry no information.
@@ -25,11 +25,11 @@ from memberbound.release.randomness import SECURE, RandomSource
 # rounded up and concave in the displacement's length, so they may be evaluated at a mean length
 # (Jensen).  A law of scale 0 adds no noise: any displacement is detected with certainty.
 
-#: Relative error of a single inverted draw, at most (proofs/snapping.md).
+#: Upper bound on the relative error of a single inverted draw (proofs/snapping.md).
 SIMPLE_ERROR = 2.0**-46
-#: … and of a coordinate computed from normal draws, a norm and a radius.
+#: The same for a coordinate computed from normal draws, a norm and a radius.
 _NORM_ERROR = 2.0**-43
-#: Minimum length of a nonzero displacement, in case it underflows.
+#: Minimum length of a nonzero displacement, used if it underflows.
 _FLOOR = 1e-300
 
 
@@ -49,7 +49,7 @@ def _displacement_sizes(displacements: ArrayLike, scales: ArrayLike, dimension: 
 def _euclidean(sizes: FloatArray) -> FloatArray:
     """Return the Euclidean length along the last axis, rounded up; ∞ on overflow.
 
-    Numerics: raised by 16 units at least beyond what these operations and three more round.
+    Numerics: raised by at least 16 units beyond the rounding of these operations and three more.
     """
     top = sizes.max(axis=-1)
     unit = np.where((top > 0) & np.isfinite(top), top, 1.0)
@@ -59,7 +59,7 @@ def _euclidean(sizes: FloatArray) -> FloatArray:
 
 
 def _over_scale(lengths: ArrayLike, scale: float) -> FloatArray:
-    """Return lengths/scale, rounded up; 0 only where a length is 0, and ∞ is allowed."""
+    """Return lengths/scale, rounded up; 0 only where a length is 0; lengths may be ∞."""
     values = np.asarray(lengths, dtype=np.float64)
     if np.isnan(values).any() or (values < 0).any():
         raise InputError("lengths must be at least 0, got a value that is not.")
@@ -185,7 +185,7 @@ class NormExponentialNoise:
     def slope_upper(self) -> float:
         """Return κ with TV(X, X+a) ≤ κ·‖a‖/scale, rounded up: Γ(d/2)/(2√π·Γ((d+1)/2)), at most ½.
 
-        It is the exact slope at 0 (proofs/norm-exponential.md, claim 3).
+        This is the exact slope at 0 (proofs/norm-exponential.md, claim 3).
         """
         d = self.dimension
         low, high = float(special.gammaln(d / 2)), float(special.gammaln((d + 1) / 2))
@@ -235,7 +235,7 @@ def izzo_constant(eta: float, moment: float = 2.0) -> float:
 
     Theorem: I24-C14, c = (6.16/η)^(1+2/M) for M ≥ 2; I24-T9, c = (7.5/η)^(1+2/M) for 1 ≤ M < 2.
     Assumes: k = N/2; the moment is over uniform halves of the population and the learner.
-    Both constants are valid because X14's is far smaller (proofs/norm-exponential.md, claim 4).
+    Both constants are valid, because X14's is far smaller (proofs/norm-exponential.md, claim 4).
 
     Examples:
         >>> round(izzo_constant(0.1, moment=2))
@@ -260,7 +260,7 @@ def norm_exponential_constant(eta: float) -> float:
         >>> round(norm_exponential_constant(0.1), 3)
         4.481
     """
-    # The slack leaves room for the rounding of the law's own distance.
+    # The slack covers the rounding of the law's own distance.
     return 1.0 / -math.log1p(-down(2 * check_eta_range(eta), 64))
 
 
@@ -315,17 +315,18 @@ class Grid:
         return steps
 
     def slack(self, coordinates: float, error: float) -> float:
-        """Bound the total variation added by draws with this relative error, rounded up."""
+        """Return the total variation added by draws with this relative error, rounded up."""
         return min(1.0, up(coordinates * self.slack_of_one(error), 8))
 
     def slack_of_one(self, error: float) -> float:
-        """Return the slack of one coordinate: exact, where the error is a power of two."""
+        """Return the slack of one coordinate, exact if the error is a power of two."""
         return self.crossing * error + _UNDERFLOW
 
 
 #: For single releases: increases the variance by at most 1/49 000 (proofs/snapping.md, claim 2).
 FINE = Grid(share=2.0**-6, crossing=600.0)
-#: For many releases: by 1/192, with few draws near a boundary (proofs/gradient-descent.md, 3).
+#: For many releases: increases it by 1/192, with few draws near a boundary
+#: (proofs/gradient-descent.md, 3).
 COARSE = Grid(share=2.0**-2, crossing=42.0)
 
 
@@ -334,8 +335,8 @@ def snap_to_grid(values: ArrayLike, noise: ArrayLike, steps: ArrayLike) -> Float
 
     The value is split exactly into a multiple of the step and a remainder, and only the remainder
     is added to the noise in floating point.  So the result is the grid point nearest to the ideal
-    sum unless that sum is within a few roundings *of the noise* of a cell boundary, however large
-    the value is.
+    sum, unless that sum is within a few roundings *of the noise* of a cell boundary, no matter how
+    large the value is.
 
     Edge cases: the result is never -0.0; beyond 2^53 steps it is the double nearest to the grid
     point.
@@ -378,8 +379,9 @@ def release(values: ArrayLike, law: NoiseLaw, source: RandomSource = SECURE) -> 
 def floating_point_slack(law: NoiseLaw) -> float:
     """Return the increase of η due to floating-point draws.
 
-    Guarantee: for every value, the law of :func:`release` is within this total variation of the
-    ideal noise rounded to the grid; so η of the release is at most η of the ideal noise plus this.
+    Guarantee: for every value, the distribution of :func:`release` is within this total variation
+    of the ideal noise rounded to the grid, so η of the release is at most η of the ideal noise plus
+    this.
     Theorem: proofs/snapping.md, claims 2 and 3.
     Assumes: :data:`SAMPLER_ASSUMPTION`.
     Numerics: rounded up.  Edge cases: no noise, no slack.

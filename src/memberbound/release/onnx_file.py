@@ -48,7 +48,7 @@ def check_onnx(without_bounds: Mapping[str, object]) -> None:
     """Reject, before training, a model that could not be exported to ONNX.
 
     ``without_bounds`` holds the declared types of the columns without bounds.  Text in such a
-    column is stored only as a hash, which an ONNX file cannot compute.
+    column is stored as a hash, which an ONNX graph cannot compute.
     """
     for name in ("onnx", "onnxruntime"):
         _package(name)
@@ -60,7 +60,7 @@ def check_onnx(without_bounds: Mapping[str, object]) -> None:
 def _missing_bounds(column: str) -> InputError:
     return InputError(
         f"bounds must say what every column holds for an ONNX file, got none for {column!r}: "
-        "names of categories are not stored without. Give bounds, or write .json."
+        "names of categories are stored only with bounds. Give bounds, or write .json."
     )
 
 
@@ -123,7 +123,7 @@ def read_model_text(packed: bytes) -> str:
 
 @dataclass
 class _Graph:
-    """Nodes and constants of an ONNX graph, named by position."""
+    """The nodes and constants of an ONNX graph, named by index."""
 
     helper: Any
     nodes: list[Any] = field(default_factory=list)
@@ -202,7 +202,7 @@ class _Numbers:
     coefficients: FloatArray | None
     #: A row per bin; the last one is for missing values.
     table: FloatArray
-    #: Edges of the bins of the transformed number; None: octaves and signs.
+    #: Edges of the bins of the transformed number; None for bins by sign and octave.
     edges: FloatArray | None
     #: Divisor of encoded rows.
     length: float = 1.0
@@ -229,7 +229,7 @@ class _Numbers:
         assert scaling is not None
         scaled = (transformed - scaling.centre) / (2 * scaling.spread)
         encoded = scaled.clip(-scaling.limit, scaling.limit).where(missing, 0.0)
-        # The same operations in the same order as in on_grid, because it rounds.
+        # Use the same operations in the same order as on_grid, because they round.
         bounded = (encoded / self.length).clip(-LARGEST_FEATURE, LARGEST_FEATURE)
         encoded = (bounded * GRID).of("Round") / GRID
         return score + graph.node("MatMul", encoded, self.coefficients[None, :])
@@ -357,7 +357,7 @@ def _text_column(code: ColumnCode, look_up: Callable[[Values], FloatArray]) -> _
     if not code.labels:
         raise _missing_bounds(code.name)
     labels = tuple(dict.fromkeys((*code.labels, "")))
-    unknown = "\0"  # a label that no table has
+    unknown = "\0"  # a label that cannot occur in a table
     return _Texts(code.name, labels, look_up(Values.of([*labels, unknown], code.form)))
 
 

@@ -1,7 +1,7 @@
-"""The precision of noisy numbers: half-widths of intervals, and the η that a width needs.
+"""Precision of noisy numbers: half-widths of intervals, and the η for a given width.
 
-Noise is normal and put on a grid, so that an interval for the table's own value follows from the
-noise alone (X32, proofs/intervals.md).
+Noise is normal and on a grid, so the interval for the table's own value follows from the noise
+alone (X32, proofs/intervals.md).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from memberbound.release.noise import COARSE
 CONFIDENCE = 0.95
 #: Numbers of rows for which ``explain`` shows the width of an interval.
 SHOWN_ROWS = (1_000, 10_000, 100_000)
-#: Factor by which a release's noise may exceed the ideal one: roundings, and room in sensitivities.
+#: Upper bound on the ratio of a release's noise to the ideal noise, for rounded sensitivities.
 _ROOM = 1.0 + 2.0**-19
 #: Coordinates of the largest histogram; each draw adds to the slack.
 _COORDINATES = 100_000
-#: The largest and the smallest μ of a search.
+#: The largest and the smallest μ to search.
 _MUS = (10.0, 1e-12)
 
 
@@ -40,11 +40,10 @@ def normal_quantile(confidence: float = CONFIDENCE) -> float:
 
 @lru_cache(maxsize=256)
 def half_width(scale: float, confidence: float = CONFIDENCE) -> float:
-    """Return the least h such that a noisy number is within h of the exact one this often.
+    """Return the least h with P(|noisy number - exact number| ≤ h) ≥ ``confidence``.
 
-    Guarantee: P(|snapped(value + noise) - value| ≤ h) ≥ confidence for every value, wherever it is
-    between the grid's points; h is a multiple of half a grid step, at most one half step more than
-    needed.
+    Guarantee: P(|snapped(value + noise) - value| ≤ h) ≥ confidence for every value, on or off the
+    grid; h is a multiple of half a grid step, and at most half a step larger than needed.
     Theorem: X32, proofs/intervals.md, claim 1.
     Assumes: ideal noise; draws in floating point differ by the release's slack.
 
@@ -56,8 +55,8 @@ def half_width(scale: float, confidence: float = CONFIDENCE) -> float:
     halves = max(1, math.floor(2 * normal_quantile(confidence) * scale / step))
 
     def covers(count: int) -> bool:
-        # The grid points within h are at least ``count``; the noises that lead to them fill an
-        # interval of length count·step = 2h with its middle at most half a step from 0.
+        # At least ``count`` grid points are within h.  The noise values that round to them fill an
+        # interval of length count·step = 2h, centred at most half a step from 0.
         reach = count * step / 2
         above, below = (reach + step / 2) / scale, (reach - step / 2) / scale
         return float(special.ndtr(above) - special.ndtr(-below)) >= confidence
@@ -71,8 +70,8 @@ def half_width(scale: float, confidence: float = CONFIDENCE) -> float:
 class NumberInterval:
     """The standard error of a number due to noise, and two 95 % intervals.
 
-    ``table_*`` is for the value that the table would give without noise, ``population_*`` for that
-    of the population; None where no interval was shown to cover.
+    ``table_*`` is for the table's value without noise, ``population_*`` for the population's value,
+    or None if no interval is proved to cover it.
     """
 
     standard_error: Upper | None
@@ -97,7 +96,7 @@ class IntervalWidth:
     """Widths of a 95 % interval for a mean or share of values in [0, 1].
 
     ``noise_upper`` is for the table's own value, ``population_upper`` for that of the population
-    which the rows were sampled from, whatever their variance.
+    from which the rows were sampled, for any variance.
     """
 
     rows: int
@@ -107,7 +106,7 @@ class IntervalWidth:
 
 @dataclass(frozen=True)
 class Precise:
-    """The normal noise that is precise enough, and the η of a release with it."""
+    """Normal noise that is precise enough, and the η of a release with it."""
 
     mu: Given
     eta: Given
@@ -115,7 +114,7 @@ class Precise:
 
 @dataclass(frozen=True)
 class IntervalTarget:
-    """The η for a width: from noise alone, and together with sampling (None if impossible)."""
+    """The η for a width, from noise alone and together with sampling (None if impossible)."""
 
     width: Given
     rows: int
@@ -126,12 +125,12 @@ class IntervalTarget:
 
 
 def sampling_width(rows: int) -> float:
-    """Return the width that sampling alone gives for a share of one half, the worst case."""
+    """Return the width from sampling alone for a share of one half, the worst case."""
     return normal_quantile() / math.sqrt(whole_number("n", rows, at_least=1))
 
 
 def interval_width(mu: float, rows: int) -> IntervalWidth:
-    """Return the widths for a mean or share that ``summarize`` releases with all of μ.
+    """Return interval widths for a mean or share that ``summarize`` releases with all of μ.
 
     A share is a count in a histogram with sensitivity √2.  A mean is a noisy sum over a noisy
     number of values; it is no less precise.
@@ -143,7 +142,7 @@ def interval_width(mu: float, rows: int) -> IntervalWidth:
 
 
 def widths_at(eta: float, rows: tuple[int, ...] = SHOWN_ROWS) -> tuple[IntervalWidth, ...]:
-    """Return the widths that ``summarize`` gives at this η; none if η is 0 or no guarantee."""
+    """Return interval widths of ``summarize`` at this η; empty if η is 0 or no guarantee."""
     mu = 2 * float(special.ndtri(0.5 + eta))
     return tuple(interval_width(mu, n) for n in rows) if 1e-12 <= mu <= _MUS[0] else ()
 
@@ -175,6 +174,6 @@ def target_interval(width: float, rows: int) -> IntervalTarget:
 
 
 def _precise(enough: Callable[[float], bool]) -> Precise:
-    """Return the smallest μ that is enough, and the η of a release with it."""
+    """Return the smallest sufficient μ, and the η of a release with it."""
     mu = last_true(enough, *_MUS)
     return Precise(mu, Budget(mu, Slack(_COORDINATES).total).curve().eta)

@@ -1,4 +1,4 @@
-"""Sources of random bits, and noise draws from them.
+"""Sources of random bits, and noise drawn from them.
 
 A source supplies 64-bit words; the rest is shared.  Draws invert a distribution function at a
 *dense* uniform, taken from the nearer tail, which has all 53 significant bits of a double however
@@ -21,7 +21,7 @@ from memberbound.errors import whole_number
 from memberbound.numerics.rounding import FloatArray
 
 Words = NDArray[np.uint64]
-#: An integer below this has fewer than 53 significant bits as a double, so more bits are drawn.
+#: Below this, an integer has fewer than 53 significant bits, so more bits are drawn.
 _DENSE = np.uint64(2**53)
 
 
@@ -100,7 +100,7 @@ class InsecureSource(RandomSource):
     secure = False
 
     def __post_init__(self) -> None:
-        # Reject None, for which numpy would draw a seed itself: the choice must be explicit.
+        # Reject None, because numpy would then draw a seed itself; the choice must be explicit.
         seed = whole_number("seed", self.seed, at_least=0, remedy="For a release: SecureSource().")
         object.__setattr__(self, "seed", seed)
         object.__setattr__(self, "_generator", np.random.PCG64(self.seed))

@@ -1,4 +1,4 @@
-"""The keys of a certificate and of its derivation record, as ``record.schema.json`` lists them."""
+"""Typed keys of a certificate and of its derivation record, as in ``record.schema.json``."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class BoundRecord(TypedDict):
 
 
 class CertificateRecord(TypedDict):
-    """The content of ``<file>.certificate.json``, the file beside a released file."""
+    """The content of ``<file>.certificate.json``, which is written next to a released file."""
 
     file: str
     sha256: str

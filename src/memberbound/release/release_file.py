@@ -1,4 +1,4 @@
-"""Files of releases: the protocol of a release that can be saved, and shared formats.
+"""The protocol of a release that can be saved, and shared file formats.
 
 Nothing is ever pickled.  A release supplies the fields of its certificate and writes its own file;
 :func:`memberbound.release.saving.save` stores the two side by side.

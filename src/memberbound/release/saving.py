@@ -55,7 +55,7 @@ def save(released: object, path: str | Path, *, force: bool = False) -> Path:
     release = _storable(released)
     if release is None:
         raise InputError(
-            "released must be what protect, protect-half, summarize or synthesize released, or a "
+            "released must be a release of protect, protect-half, summarize or synthesize, or a "
             f"fitted MembershipPrivate, got {type(released).__name__}."
         )
     target = check_output(path, formats=release.file_endings, force=force)
@@ -114,13 +114,13 @@ def check_certificate(path: str | Path) -> dict[str, object]:
 def read_certificate(
     release: str | Path, certificate: str | Path | None = None
 ) -> dict[str, object]:
-    """Read the certificate of a file: of two during a replacement, the one that belongs to it."""
+    """Read the certificate that belongs to a file; during a replacement there are two."""
     target = Path(release)
     beside = certificate_path(target) if certificate is None else Path(certificate)
     if not beside.is_file():
         raise InputError(
             f"path must come with its certificate {beside.name!r}, which is missing. "
-            "Without it nothing is known about the release."
+            "Without it there is no guarantee for the release."
         )
     stated = read_document(beside, "certificate", "JSON")
     if isinstance(stated, dict) and stated.get("predicateType") == PREDICATE_TYPE:

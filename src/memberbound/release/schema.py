@@ -1,4 +1,4 @@
-"""Check a document against a JSON Schema: the few keywords that ours use."""
+"""Check documents against JSON Schemas, for the few keywords that our schemas use."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _has_size(value: object) -> bool:
     return isinstance(value, (dict, list))
 
 
-#: Keyword → test of a value; values of other types pass.
+#: Test of a value by keyword; values of other types pass.
 _RULES: dict[str, Callable[[Any, Any], bool]] = {
     "type": _is_kind,
     # True is not 1 in JSON.
@@ -69,7 +69,7 @@ def record_schema() -> Schema:
 
 
 def violation(value: object, schema: Schema, root: Schema | None = None) -> str:
-    """Return where a value violates a schema, and how; an empty text if nowhere.
+    """Describe the first violation of a schema by a value, or return an empty text.
 
     Examples:
         >>> violation({"a": -1}, {"type": "object", "properties": {"a": {"minimum": 0}}})

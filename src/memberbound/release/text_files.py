@@ -1,4 +1,4 @@
-"""Files of a language model's training: the folder that is published, and a stopped run's state."""
+"""Files of a language model's training: the published folder, and the state of a stopped run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from memberbound.release.release_file import json_page, safetensors, tensor_writ
 from memberbound.release.saving import save
 from memberbound.tables.texts import json_lines
 
-#: Beside the output folder, for a run that is not complete.
+#: Ending of the folder of an incomplete run, next to the output folder.
 RUN_ENDING, _DRAFT_ENDING = ".run", ".draft"
 _STATE_FILE, _ABOUT = "state.safetensors", "memberbound"
 #: Seconds between two stored states.
@@ -30,7 +30,7 @@ _SECONDS = 10.0
 
 
 def check_folder_free(out: str | Path) -> Path:
-    """Return the path of a new folder, or refuse it before any work is done."""
+    """Return the path of a new folder, or raise before any work is done."""
     path = Path(out)
     if path.exists():
         raise InputError(f"out must not exist yet, got {str(out)!r}. Name another folder.")
@@ -40,9 +40,9 @@ def check_folder_free(out: str | Path) -> Path:
 
 
 def write_release(released: PrivateText, out: Path, base: str) -> None:
-    """Write the folder that is published: adapters, certificate and a page for people.
+    """Write the published folder: adapters, certificate and model card.
 
-    The folder appears whole or not at all.
+    The folder appears complete or not at all.
     """
     draft = out.with_name(out.name + _DRAFT_ENDING)
     if draft.exists():
@@ -61,7 +61,7 @@ def write_release(released: PrivateText, out: Path, base: str) -> None:
 
 
 def model_card(released: PrivateText, base: str) -> str:
-    """Return the page for people: what is promised, what is not, and how to use the adapters."""
+    """Return the model card: the guarantee, its limits, and how to use the adapters."""
     budget, training = released.budget, released.training
     who = "document" if budget.unit is None else "person"
     most = percent(budget.success_upper(released.certificate_.value), "upper")
@@ -106,7 +106,7 @@ model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("{base}")
 
 
 class UnstoredRun:
-    """A run without an output folder: it starts anew."""
+    """A run without an output folder, which always starts from the beginning."""
 
     entry_id: str | None = None
 
@@ -123,11 +123,11 @@ class UnstoredRun:
 
 @dataclass
 class StoredRun(UnstoredRun):
-    """The private folder of a run that is not complete: noisy states and public settings only."""
+    """The private folder of an incomplete run; it holds noisy states and public settings only."""
 
     folder: Path
     settings: Mapping[str, object]
-    #: Name of the run's entry in a ledger, on the disk before the entry is.
+    #: Id of the run's ledger entry, stored before the entry is written.
     entry_id: str | None = None
     _written: float | None = None
 
@@ -148,7 +148,7 @@ class StoredRun(UnstoredRun):
         self._written = monotonic()
 
     def state(self, size: int) -> TrainingState:
-        """Return the stored state of a run with the same settings, or store that of a new one."""
+        """Return the stored state of a run with the same settings, or store an initial one."""
         if not self.file.is_file():
             start = TrainingState.start(size)
             self.keep(start)
@@ -159,7 +159,7 @@ class StoredRun(UnstoredRun):
                 arrays = {name: np.array(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
             state = TrainingState(int(about["step"]), **arrays)
             stored, self.entry_id = about["settings"], str(about["entry"])
-        except Exception as error:  # a parser of a damaged file may raise anything
+        except Exception as error:  # parsing a damaged file may raise anything
             raise InputError(
                 f"resume must find the state of the stopped run, got {_STATE_FILE}, which is "
                 f"damaged ({type(error).__name__}). Remove {str(self.folder)!r} and start again."
@@ -180,7 +180,7 @@ class StoredRun(UnstoredRun):
 
 
 def open_run(out: Path | None, settings: Mapping[str, object], *, resume: bool) -> UnstoredRun:
-    """Return the run that is stored beside an output folder, or a new one."""
+    """Return the stored run of an output folder, or a new one."""
     if out is None:
         if resume:
             raise InputError("resume must come with out, the folder of the stopped run.")
@@ -212,7 +212,7 @@ def load_canaries(out: Path | None, *, resume: bool) -> Canaries | None:
 
 
 def store_canaries(out: Path | None, canaries: Canaries, *, resume: bool) -> None:
-    """Write the canaries and their coins beside the output folder, as ``audit-text`` takes them."""
+    """Write canaries and coin flips next to the output folder, in the format of ``audit-text``."""
     if out is None or resume:
         return
     rows = zip(canaries.texts, canaries.coins.tolist(), strict=True)

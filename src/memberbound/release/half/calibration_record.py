@@ -1,9 +1,9 @@
-"""The record of a calibration of the papers' game, and what anybody can recompute from it.
+"""Calibration records of the papers' game, and the bounds that anyone can recompute from them.
 
-A calibration by refitting rests on independent draws of subsets: the record holds, for the record
-with the largest bound, how far the statistic moved in every draw.  The draws are fresh, so they say
-nothing about the secret half.  A calibration of a sum rests on all distances between records: only
-somebody who has the table can recompute it.
+A calibration by refitting uses independent draws of subsets.  For the record with the largest
+bound, it stores the change of the statistic in every draw; the draws are fresh, so they reveal
+nothing about the secret half.  A calibration of a sum uses all distances between records, so only a
+holder of the table can recompute it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ CALIBRATION_FORMAT = "memberbound-calibration/1"
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationRecord:
-    """Draws of a calibration by refitting.
+    """The draws of a calibration by refitting.
 
-    ``lengths`` are the changes of the statistic in the norm of the noise, or ``distances`` total
-    variations at the certified scale, where mixtures were compared; ``statements`` records were
-    bounded at once, at a shared error; ``floor`` is the least scale that would have been returned.
+    ``lengths`` are the changes of the statistic in the norm of the noise.  If mixtures were
+    compared, ``distances`` holds total variations at the certified scale instead.  ``statements``
+    is the number of records bounded simultaneously, which share the error level; ``floor`` is the
+    smallest scale that could have been returned.
     """
 
     format: str = CALIBRATION_FORMAT
@@ -56,7 +57,7 @@ class CalibrationRecord:
     def of_lengths(
         cls, lengths: FloatArray, law: NoiseLaw, confidence: float, floor: float = 0.0
     ) -> CalibrationRecord:
-        """Return the record of lengths: one row per draw, and one column per record or none."""
+        """Return the record of ``lengths``: one row per draw, with a column per record if any."""
         table = lengths if lengths.ndim == 2 else lengths[:, None]
         worst = int(np.argmax(mean_bounds(law.distance(table), confidence)))
         draws = tuple(table[:, worst].tolist())
@@ -69,10 +70,10 @@ class CalibrationRecord:
 
 
 def recomputed_gain(certificate: Mapping[str, Any]) -> tuple[float, str]:
-    """Return the least η that a certificate with draws may print, and what was compared.
+    """Return the smallest η that a certificate's draws support, and the comparison in words.
 
     Theorem: proofs/retraining.md, claims 3 and 4; X19 for the centre form.
-    Edge cases: InputError where the draws do not certify the noise scale.
+    Edge cases: InputError if the draws do not certify the noise scale.
     """
     stored, noise = certificate["derivation"], certificate["noise"]
     game = SubsetGame(certificate["population"], certificate["size"], certificate["record"])
@@ -89,7 +90,7 @@ def recomputed_gain(certificate: Mapping[str, Any]) -> tuple[float, str]:
         or scale < floor
         or noise["scale" if scale else "dimension"] != (scale or dimension)
     ):
-        raise InputError("the noise scale is not the one that was certified.")
+        raise InputError("the noise scale differs from the certified one.")
     if stored.get("lengths"):
         law = type(unit)(**{**vars(unit), "scale": scale})
         distances = law.distance(np.array(stored["lengths"], dtype=np.float64))
@@ -97,12 +98,12 @@ def recomputed_gain(certificate: Mapping[str, Any]) -> tuple[float, str]:
         distances = np.array(stored["distances"], dtype=np.float64)
     level = log_error_shared(confidence, stored["statements"])
     if stored["statements"] != (game.population if paired and game.record == "every" else 1):
-        raise InputError("the number of records bounded at once is another.")
+        raise InputError("the number of records bounded at once differs.")
     bound = float(betting_upper(distances[:, None], level)[0])
     shown = f"{significant(bound, 'upper')}, and {significant(target, 'lower')} is needed"
     if bound > target * (1 + 1e-9):
         raise InputError(f"the draws certify a mean of {shown}.")
-    # A scale that the draws chose certifies the target alone (claim 3).
+    # A scale chosen from the draws certifies the target only (claim 3).
     mean = bound if scale == floor else max(bound, target)
     added = slack if scale else 0.0
     if paired:
@@ -113,7 +114,7 @@ def recomputed_gain(certificate: Mapping[str, Any]) -> tuple[float, str]:
 
 
 def _unit(method: str, dimension: int) -> GaussianNoise | NormExponentialNoise:
-    """Return the noise of scale 1 that a method calibrates."""
+    """Return the noise distribution of a method, at scale 1."""
     if method == "izzo":
         return NormExponentialNoise(np.ones(dimension), 1.0)
     return GaussianNoise(1.0, dimension)

@@ -1,7 +1,7 @@
-"""Fits of a statistic on fresh subsets, and the least noise that they certify.
+"""Fit a statistic on fresh subsets, and find the least noise that the fits certify.
 
 A calibrator sees the population and *fresh* subsets of it, never the secret subset of the release
-(theory §6, trap 6): it takes a :class:`FreshSubsets`, which samples its own.
+(theory §6, trap 6): it gets a :class:`FreshSubsets`, which samples its own subsets.
 """
 
 from __future__ import annotations
@@ -139,14 +139,13 @@ def public_coins() -> Iterator[None]:
 #
 # A failed fit cannot be omitted: the subsets on which fits succeed are not uniform, so a
 # certificate from them would concern another game.  Nor may the release reveal that the fit on the
-# secret failed.  A failed fit therefore has a value like any other: zeros, in the calibration as in
-# the release.
+# secret failed.  A failed fit therefore returns zeros, both in the calibration and in the release.
 
 #: Batches of groups for each worker.
 _BATCHES = 8
 #: Number of groups with a subset fitted twice, to detect unseeded randomness.
 _COIN_PROBES = 8
-#: Refuse more than one failure in this many fits: zeros would be released as often.
+#: Reject more than one failure in this many fits, because zeros would be released as often.
 _FAILURES = 100
 
 Group = Sequence[Rows]
@@ -157,7 +156,7 @@ Reduce = Callable[[FloatArray], FloatArray]
 class Fits:
     """Outputs, one row per group, with the numbers of fits and of failures.
 
-    ``own_coins``: repeated fits differed, so the learner has unseeded randomness.
+    ``own_coins`` is set if repeated fits differed, so that the learner has unseeded randomness.
     """
 
     rows: FloatArray
@@ -177,7 +176,9 @@ def fit_once(statistic: Statistic, rows: Rows) -> FloatArray:
             value = statistic(rows)
     vector = np.asarray(value, dtype=np.float64)
     if vector.shape != (statistic.dimension,):
-        raise InputError(f"a vector of length {statistic.dimension} is due, got {vector.shape!r}.")
+        raise InputError(
+            f"its value must be a vector of length {statistic.dimension}, got {vector.shape!r}."
+        )
     if not np.isfinite(vector).all():
         raise InputError("its value is not finite.")
     return vector
@@ -186,12 +187,12 @@ def fit_once(statistic: Statistic, rows: Rows) -> FloatArray:
 def evaluate(statistic: Statistic, rows: Rows) -> tuple[FloatArray, str | None]:
     """Compute the statistic of these records; on failure return zeros and the reason.
 
-    Guarantee: never fails, so the release is a function of the records on every subset, and
-    certificates that refit count a failure as a change of the output (proofs/retraining.md).
+    Guarantee: never raises, so the release is a function of the records on every subset, and
+    certificates by refitting count a failure as a change of the output (proofs/retraining.md).
     """
     try:
         return fit_once(statistic, rows), None
-    # Turn any exception, or an exit of the program, into one sentence.
+    # Turn any exception, or an attempt to exit, into one sentence.
     except (Exception, SystemExit) as error:
         return np.zeros(statistic.dimension), f"{type(error).__name__}: {error}"
 
@@ -207,7 +208,7 @@ def is_nondeterministic(statistic: Statistic, subsets: Sequence[Rows]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Refit:
-    """A task for the workers: fit a group of subsets, and return outputs, failures and warnings."""
+    """A task for a worker: fit a group of subsets; return outputs, failures and warnings."""
 
     statistic: Statistic
     reduce: Reduce | None
@@ -238,10 +239,10 @@ def fit_groups(
 ) -> Fits:
     """Fit the statistic on groups of subsets; return outputs per group, or ``reduce`` of them.
 
-    Coins are public and the same in every fit; a failed fit gives zeros.  ``workers`` processes
-    (``None``: all cores, unless the work takes a moment only), or a ``cluster``; the result does
-    not depend on them.  A statistic that cannot be pickled, or that varies between fits on the same
-    subset, is fitted in this process.  Each warning is repeated once.
+    Coins are public and the same in every fit; a failed fit gives zeros.  Fits run in ``workers``
+    processes (``None``: one per core, unless the work is short) or on a ``cluster``; the result is
+    the same.  A statistic that cannot be pickled, or that varies between fits on the same subset,
+    is fitted in this process.  Each distinct warning is issued once.
 
     Edge cases: InputError when more than one fit in a hundred fails.
     """
@@ -252,8 +253,8 @@ def fit_groups(
     probes = [groups[index][turn % len(groups[index])] for turn, index in enumerate(probed)]
     own = is_nondeterministic(statistic, probes)
     if own:
-        # Every batch would get a copy of the statistic's generator with its state: draws of
-        # different batches would not be independent, as X4 requires.
+        # Every batch would copy the state of the statistic's generator, so draws of different
+        # batches would not be independent, as X4 requires.
         workers = 1
     rows: dict[int, FloatArray] = {}
     failures: list[str] = []
@@ -299,9 +300,9 @@ def fit_groups(
 class CertifiedScale:
     """A noise scale and the certified bound on the largest mean distance.
 
-    ``bound`` holds at the requested confidence: the target itself if the rows chose the scale, or
-    the confidence bound at the floor if that passed.  ``plug_in`` is the sample's own largest mean,
-    an estimate.  ``scale`` 0 means that no noise is needed.
+    ``bound`` holds at the requested confidence: it is the target itself if the rows chose the
+    scale, or the confidence bound at the floor if the floor passed.  ``plug_in`` is an estimate,
+    the sample's largest mean.  A ``scale`` of 0 means that no noise is needed.
     """
 
     scale: float
@@ -320,27 +321,27 @@ def eta_from_distance(game: SubsetGame, distance: float, slack: float = 0.0) -> 
 
 
 def check_eta(eta: float, game: SubsetGame) -> float:
-    """Return η, or refuse a value that is vacuous in this game.
+    """Return η, or raise if it is vacuous in this game.
 
     An attacker who is always right gains min(k/N, 1 - k/N) over the likelier answer, so a larger η
-    holds for the statistic without noise.
+    holds even without noise.
     """
     value = check_eta_range(eta)
     if value >= game.largest_gain:
         raise InputError(
             f"eta must be below {significant(game.largest_gain, 'lower')} where {game.size} of "
             f"{game.population} records are drawn, got {eta!r}: blind guessing is right "
-            f"{percent(game.blind, 'lower')} of the time there, so whatever is released, nobody "
-            "gains more. Ask for a smaller eta, or draw nearer to half of the records."
+            f"{percent(game.blind, 'lower')} of the time there, so no attack on any release "
+            "gains more. Take a smaller eta, or draw a number of records closer to half."
         )
     return value
 
 
 def without_slack(eta: float, slack: float) -> float:
-    """Return η minus the slack, rounded down; refuse if nothing is left for the noise."""
+    """Return η minus the slack, rounded down; raise if nothing is left for the noise."""
     if eta <= slack:
         raise InputError(
-            f"eta must be greater than {significant(slack, 'upper', 3)}, what floating-point "
+            f"eta must be greater than {significant(slack, 'upper', 3)}, which floating-point "
             f"noise of this dimension adds, got {eta!r}."
         )
     return down(eta - slack, 2)
@@ -377,7 +378,7 @@ def certify_scale(
 
     ``values(s)`` is the table of distances at scale s ≥ 0: one row per independent draw, a column
     per record.  ``start`` is any positive scale, ideally near the answer (mean length/(2.5·target)
-    for normal noise); ``floor`` is the least scale to return.
+    for normal noise); ``floor`` is the smallest scale to return.
 
     Guarantee: with probability at least ``confidence`` over the rows, the true means at the
     returned scale, and at every larger one, are at most ``bound``.
@@ -406,7 +407,7 @@ def certify_scale(
     at_floor = values(floor)
     bound = largest(at_floor)
     if bound <= target:
-        # Claim 3: if the floor passes by mistake, the bound there fails in the same event.
+        # Claim 3: if the floor passes wrongly, its bound fails in the same event.
         return CertifiedScale(floor, bound, _plug_in(at_floor))
     if largest(np.zeros_like(at_floor)) > target:
         raise _too_few(at_floor, target, confidence)
@@ -424,7 +425,7 @@ def certify_in_order(
     target: float,
     confidence: float,
 ) -> CertifiedScale:
-    """Return the last of ``scales`` before the first one not certified within ``target``.
+    """Return the last of ``scales`` before the first that is not certified to meet ``target``.
 
     Like :func:`certify_scale`, for values that need not decrease in the scale on every draw: the
     scales and their order were fixed before seeing the draws.
@@ -446,7 +447,7 @@ def certify_in_order(
 
 
 def mean_bounds(table: FloatArray, confidence: float) -> FloatArray:
-    """Bound the means of all columns (or of a vector) from above, simultaneously."""
+    """Return simultaneous upper confidence bounds on the means of all columns (or of a vector)."""
     return mean_upper(table if table.ndim == 2 else table[:, None], confidence=confidence)
 
 
@@ -473,7 +474,7 @@ def subset_assumptions(
     """
     assumptions = [
         f"The training set is a uniformly random {game.size} of the {game.population} records, "
-        "drawn apart from the subsets used for calibration.",
+        "drawn independently of the subsets used for calibration.",
         "The noise is drawn afresh for one release of the statistic.",
         coins,
         "Nothing but the release is seen: not how long the fit took, nor what native code printed.",

@@ -1,6 +1,6 @@
-"""The papers' game as scikit-learn estimators fitted on a secret half of a public table.
+"""Scikit-learn estimators for the papers' game: a fit on a secret half of a public table.
 
-:class:`HalfPrivate` releases another estimator; :class:`TableModel` adds the columns of the table.
+:class:`HalfPrivate` wraps another estimator; :class:`TableModel` adds the columns of the table.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from memberbound.tables.columns import label_of
 
 #: Streams of fresh subsets: for scores, for the certificate.
 _SCORE, _CERTIFY = 13, 14
-#: Number of subsets with scored releases, and releases of each.
+#: Number of subsets to score, and of releases per subset.
 _SCORED, _DRAWS = 8, 4
 
 _GIVEN_TRAIN = (
@@ -96,7 +96,7 @@ class HalfPrivate(PrivateEstimator):
         query: public rows; release predictions on these instead of parameters.
         pairs: number of pairs (or subsets) to refit; chosen by the calibrator by default.
         n_jobs: worker processes; None chooses by the amount of work.
-        insecure_seed: for tests only, draws the training set and the noise from a seed.
+        insecure_seed: for tests only: draw the training set and the noise from a seed.
 
     Attributes: ``certificate_``, ``calibration_``, ``released_`` (the noisy model), ``classes_``,
     ``n_features_in_``, ``scores_`` (estimates on fresh subsets, not on the secret) and ``secure_``.
@@ -199,7 +199,7 @@ class HalfPrivate(PrivateEstimator):
         population = self._population(X, y)
         for name in ("classes_", "released_"):
             self.__dict__.pop(name, None)
-        # Its size is public; its members are used only after the calibration.
+        # The size is public; the members are used only after the calibration.
         own = None if train is None else _mask_indices(train, population.records)
         size = population.records // 2 if self.size is None else self.size
         size = size if own is None else int(own.size)
@@ -299,7 +299,7 @@ def _scores(
 
 
 def _means(scores: Sequence[ModelScores]) -> ModelScores:
-    """Return the mean of every score over the models that have it."""
+    """Average every score over the models that have it."""
     names = dict.fromkeys(name for each in scores for name in each)
     return {name: float(np.mean([s[name] for s in scores if name in s])) for name in names}
 
@@ -362,7 +362,7 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
     ) -> tuple[Any, tuple[str, ...]]:
         """Return the features of raw rows, and notices about them.
 
-        ``strict`` refuses unseen categories.
+        ``strict`` rejects unseen categories.
         """
         return encode_rows(
             self.encoder,
@@ -418,7 +418,7 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         slim = clone(model).set_params(insecure_seed=None, query=None)
         slim.__dict__ |= {k: v for k, v in model.__dict__.items() if k.endswith("_")}
         if model.release == "predictions":
-            # Replace the learner by the table of answers, to keep foreign code out.
+            # Replace the learner by the table of predictions, to keep foreign code out.
             slim.estimator = model.released_
         whole = type(self)(**(self.get_params(deep=False) | {"model": slim}))
         return lambda draft: writer.dump(whole, draft)
@@ -441,12 +441,12 @@ TRUSTED = tuple(
         Certificate,
     )
 )
-#: A numpy type in column encoders, besides our own types.
+#: A numpy type of column encoders, in addition to our own types.
 _TRUSTED_ELSEWHERE = ("numpy.dtype",)
 
 
 def load_estimator(path: Path, _factory: object = None) -> TableModel:
-    """Load a saved model of a half; refuse a file with unknown types."""
+    """Load a saved model of a half; reject a file with unknown types."""
     reader, packed = skops(), path.read_bytes()
     allowed = {*TRUSTED, *_TRUSTED_ELSEWHERE}
     foreign = sorted(set(reader.get_untrusted_types(data=packed)) - allowed)

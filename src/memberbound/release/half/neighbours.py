@@ -1,4 +1,4 @@
-"""Neighbouring sets of the subset game, and the distance of a fit from a mixture of them."""
+"""Sample neighbouring sets of the subset game; measure distances to mixtures of neighbours."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def match_neighbours(
 ) -> tuple[list[list[Rows]], NDArray[np.int64]]:
     """Return groups [D, D'_1, D'_2, …] and, per group, the neighbour assigned to each record.
 
-    Match insiders and outsiders at random; the swap of a matched pair serves both of its records
-    (proofs/retraining.md, claim 2).  If one side is larger, match its surplus once more.
+    Members and non-members are matched at random; the swap of a matched pair serves both records
+    (proofs/retraining.md, claim 2).  If one side is larger, its surplus is matched again.
     """
     game = stream.game
     groups, indices = [], []
@@ -29,7 +29,7 @@ def match_neighbours(
         for swap in range(max(inside.size, outside.size)):
             gone, new = inside[swap % inside.size], outside[swap % outside.size]
             group.append(np.sort(np.append(inside[inside != gone], new)))
-        # A record of the smaller side is represented by its first swap.
+        # A record of the smaller side uses its first swap.
         index[inside] = np.arange(inside.size)
         index[outside] = np.arange(outside.size)
         groups.append(group)
@@ -51,14 +51,14 @@ def neighbour_groups(stream: FreshSubsets, count: int, width: int) -> list[list[
 
 @dataclass(frozen=True, eq=False)
 class MixtureDistances:
-    """Unbiased distances of X20 on sampled groups, at any scale, in [0, 1] and rounded up.
+    """Unbiased estimates of X20's distances on sampled groups, in [0, 1] and rounded up.
 
     ``points`` (draws, sets, d) are the outputs relative to the first set of their group, ``noise``
     (draws, n, d) standard normal vectors, the same at every scale and for every set.
 
     Numerics: points have a relative error of at most ``room``; exponents are lowered by a bound on
     that and on the rounding of their sums, so likelihood ratios are too small and distances too
-    large.  An exponential that overflows gives a distance of 0, which is correct.
+    large.  If an exponential overflows, the distance is 0, which is correct.
     """
 
     points: FloatArray
@@ -73,9 +73,9 @@ class MixtureDistances:
         moved = outputs - outputs[:, :1]
         count, _, dimension = moved.shape
         noise = np.random.default_rng(seed).standard_normal((count, draws, dimension))
-        # Antithetic draws lower the variance of the mean.
+        # Antithetic draws reduce the variance of the mean.
         noise = np.concatenate([noise, -noise], axis=1)
-        # One rounding of the difference, and inner products.
+        # Covers the rounding of the difference and of inner products.
         return cls(moved, noise, 32 * sum_slack(dimension + 8))
 
     def average(self, scale: float) -> FloatArray:
@@ -84,7 +84,7 @@ class MixtureDistances:
         return np.asarray(np.minimum(table.mean(axis=1) * (1 + 2 * sum_slack(table.shape[1])), 1.0))
 
     def each(self, scale: float) -> FloatArray:
-        """Return, per draw and set, an unbiased value of its distance to its partners' mixture."""
+        """Return unbiased estimates, per draw and set, of the distance to its partners' mixture."""
         points, noise, sets = self.points, self.noise, self.points.shape[1]
         partners = sets - 1
         # The partners of index i are the other indices of the group.
@@ -112,7 +112,7 @@ class MixtureDistances:
 def scales_around(scale: float, step: float = 0.01) -> list[float]:
     """Return scales to test in descending order, dense near a guess.
 
-    They are sparse far above the guess, where little is gained; the last is a quarter of it.
+    They are sparse far above the guess, where precision matters little, and end at a quarter of it.
     """
     coarse = [scale * 4.0**power for power in range(12, 0, -1)] + [2 * scale]
     fine = math.ceil(math.log(6) / math.log1p(step))

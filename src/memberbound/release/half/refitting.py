@@ -1,4 +1,4 @@
-"""Noise calibration for a statistic of a secret half, and its release.
+"""Calibrate noise for a statistic of a secret half, and release it.
 
 Statistic → Calibration → Release: :func:`calibrate` runs a named method on fresh subsets; then
 :func:`release_statistic` draws the secret, computes the statistic once and adds the noise.
@@ -63,7 +63,7 @@ from memberbound.release.randomness import RandomSource, source_from_seed
 from memberbound.threads import ONE_AT_A_TIME, no_warnings
 
 METHODS = ("auto", "crowd", "neighbour", "moment", "izzo")
-#: ``auto`` refits for every record up to the first number of fits; more than the second is refused.
+#: Maximum number of fits for every record with ``auto``, and on request.
 _MOST_REFITS, _LARGEST_FITS = 5000, 100_000
 #: Streams of fresh subsets: the pilot, the certificate, partners, and the noise in mixtures.
 _PILOT, _CERTIFY, _PARTNERS, _NOISE = 1, 2, 5, 6
@@ -78,13 +78,13 @@ def resolve_method(
     pairs: int | None = None,
     additive: bool = False,
 ) -> str:
-    """Return the method, with ``auto`` resolved.
+    """Return the calibration method, with ``auto`` resolved.
 
     Sums over records (``additive``) use the crowd, which never needs more noise than the coupling.
-    For the average record, refitted neighbours need the least: by the triangle inequality E T(q(D)
-    - q(D')) ≤ 2·E T(q(D) - m), the mean that the centre form ("moment") certifies.  For every
-    record, neighbours take one fit per record and draw; beyond 5000 fits, or if ``pairs`` limits
-    them, use the centre form, with one fit per draw.
+    For the average record, refitted neighbours need the least noise: by the triangle inequality, E
+    T(q(D) - q(D')) ≤ 2·E T(q(D) - m), the mean that the centre form ("moment") certifies.  For
+    every record, neighbours take one fit per record and draw.  Beyond 5000 fits, or if ``pairs``
+    limits them, ``auto`` chooses the centre form, with one fit per draw.
 
     Examples:
         >>> resolve_method("auto", SubsetGame(500, 250), eta=0.05)
@@ -133,13 +133,13 @@ def calibrate(
       noise (X20); predictions, slow to fit, have one.
     * ``moment``: fit ``pairs`` subsets (at least 1000): a fifth chooses a centre, the rest certify
       the distance of the statistic from it.
-    * ``izzo``: I24's norm-exponential noise with its own scale (6.16/η)² for the coordinates'
+    * ``izzo``: I24's norm-exponential noise with its own scale (6.16/η)² times the coordinates'
       standard deviations, with the corrected radius; the certificate is that of the centre form for
-      this law.  It adds far more noise than needed, and is here for comparison.
+      this noise.  It adds far more noise than needed and exists for comparison only.
 
-    Guarantee: with probability at least ``confidence`` over the fresh subsets no attack gains more
-    than ``eta`` on the game's record; nor does one that knows the learner's seeds, which are the
-    same in every fit.
+    Guarantee: with probability at least ``confidence`` over the fresh subsets, no attack gains more
+    than ``eta`` on the game's record, even if it knows the learner's seeds, which are the same in
+    every fit.
     Theorem: X1 and X4 (neighbour; proofs/coupling.md, proofs/retraining.md), X20
     (proofs/several-partners.md), X19 (moment, izzo; proofs/centre-form.md), X14, I24-C10 and
     I24-C14 (izzo), X21 (crowd).
@@ -181,12 +181,12 @@ def _draws(pairs: int | None, game: SubsetGame, target: float, confidence: float
     if pairs is not None:
         return whole_number("pairs", pairs)
     average = game.record == "average"
-    # Four times the least number that can certify anything; more hardly lowers the noise.
+    # Four times the smallest number that can certify anything; more would hardly reduce the noise.
     wanted = 4 * least_draws(target, confidence, 1 if average else game.population)
     return max(wanted, _PAIRS) if average else wanted
 
 
-#: Pairs for the average record: two fits each.
+#: Number of pairs for the average record, with two fits each.
 _PAIRS = 500
 #: Default number of subsets in the centre form; a fifth of them form the pilot.
 _SUBSETS = 1000
@@ -196,7 +196,7 @@ _STILL = 1e-6
 _MOST_PARTNERS, _PARTNER_FITS, _PILOT_GROUPS = 7, 4000, 12
 
 
-_NO_NOISE = "No noise is needed: the bare statistic gives away no more than eta"
+_NO_NOISE = "No noise is needed: the bare statistic leaks at most eta"
 _EXPOSED = " on average, but the records that move it are exposed."
 
 
@@ -404,7 +404,7 @@ class _Work:
     # one record.  Any centre independent of the certifying sample is valid.
 
     def by_centre(self, method: str) -> Calibration:
-        """Certify the distance of the statistic from a centre, with normal noise or with I24's."""
+        """Certify the distance of the statistic from a centre, for normal noise or for I24's."""
         total = max(_SUBSETS, 5 * least_draws(self.eta, self.confidence))
         if self.pairs is not None:
             total = whole_number("pairs", self.pairs, at_least=2)
@@ -440,7 +440,7 @@ class _Work:
 
 
 def _deviations(outputs: FloatArray) -> FloatArray:
-    """Return the standard deviation of every column, with a small number instead of 0."""
+    """Return the standard deviation of every column, with 0 replaced by a small number."""
     offsets = np.abs(outputs - outputs.mean(axis=0))
     top = np.where(offsets.max(axis=0) > 0, offsets.max(axis=0), 1.0)
     # Divide by the largest first, to avoid overflow.
@@ -455,7 +455,7 @@ def _distances_from_first(unit: GaussianNoise, outputs: FloatArray) -> FloatArra
 
 
 def _first_scale(lengths: FloatArray, target: float) -> float:
-    """Return an initial scale, at which T ≈ length/(s·√(2π)) has the target as its mean."""
+    """Return an initial scale s, at which the mean of T ≈ length/(s·√(2π)) is the target."""
     scale = float(lengths.mean()) / (2.5 * target)
     return scale if scale > 0 and np.isfinite(scale) else 1.0
 
@@ -485,9 +485,9 @@ def release_once(
 ) -> Release:
     """Compute the statistic of the secret subset once and add noise.
 
-    A failed fit releases zeros with the same noise, as in the calibration: an error would be
-    visible.  For the same reason, any output of a learner while fitting the secret (warnings, error
-    messages, printed text) is discarded: it would be a second release without noise.
+    A failed fit releases zeros with the same noise, as in the calibration, because an error would
+    be visible.  Warnings, error messages and printed text of a learner while it fits the secret are
+    discarded too: they would be a second release, without noise.
     """
     with (
         no_warnings,

@@ -1,4 +1,4 @@
-"""Statistics of a subset to release: sums, other numbers, linear models, predictions.
+"""Statistics of a subset that can be released: sums, other numbers, linear models, predictions.
 
 Sums are calibrated here, exactly; all others by refitting.
 """
@@ -43,7 +43,7 @@ from memberbound.threads import no_warnings
 # neighbour profile gives X1's mean for every record, and the certificate always holds.
 
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
-#: Format of the record of a sum: only somebody who has the records can recompute its noise.
+#: Format of a sum's record; recomputing the noise needs the table.
 SUM_FORMAT = "memberbound-sum/1"
 
 
@@ -79,7 +79,7 @@ class SumStatistic:
 
     @property
     def rounding(self) -> float:
-        """Upper bound on the distance of ``size`` times the value from the exact sum."""
+        """Upper bound on the distance between ``size`` times the value and the exact sum."""
         # fsum rounds once, and so does the division: half an ulp of at most Σ|v| each.
         sizes = np.abs(self.vectors).sum(axis=0)
         return up(float(np.linalg.norm(sizes)) * UNIT * 2.02, 64)
@@ -100,11 +100,11 @@ def calibrate_sum(
     Assumes: the training set is a uniform subset of the game's size; noise is drawn once.
     Numerics: the bound was evaluated, rounded up, at the returned scale, which is that of
     :class:`~memberbound.subset.gaussian.NoisySum`, the search of ``population``, plus an allowance
-    for floating-point draws and the rounding of the sum: about 1e-12 of it; with the crowd to 1e-4
-    of the noise (1e-3 for one number).
-    Edge cases: equal vectors need no noise (η = 0, proved), nor do vectors if few enough
-    differ to keep the record within η; a vacuous η of min(k/N, 1 - k/N) or more is rejected; the
-    crowd never increases the noise, and has no effect if it is too small for its columns.
+    for floating-point draws and the rounding of the sum.  It is within about 1e-12 of the least
+    noise; with the crowd, within 1e-4 (1e-3 for one number).
+    Edge cases: equal vectors need no noise (η = 0, proved), nor do vectors of which so few differ
+    that η holds without noise; a vacuous η of min(k/N, 1 - k/N) or more is rejected; the crowd
+    never increases the noise, and has no effect if it is too small for its columns.
 
     Examples:
         >>> noise = calibrate_sum(total([0.0, 1.0, 2.0, 3.0]), SubsetGame(4, 2, "average"), eta=0.1)
@@ -159,7 +159,7 @@ def calibrate_sum(
 
 
 def _silent_gain(vectors: FloatArray, game: SubsetGame) -> float:
-    """Bound the gain without noise from above: every swap with an unequal record is visible."""
+    """Return an upper bound on the gain without noise: any swap of unequal records is visible."""
     _, which, counts = np.unique(vectors + 0.0, axis=0, return_inverse=True, return_counts=True)
     unequal = (len(vectors) - counts[which.ravel()]) / (len(vectors) - 1)
     share = unequal.max() if game.record == "every" else unequal.mean()
@@ -171,13 +171,13 @@ def _least(
 ) -> tuple[GaussianNoise, float, bool]:
     """Return the noise of ``population`` plus an allowance for floating point.
 
-    Also return its gain, and whether the crowd lowered that gain.
+    Also return the gain, and whether the crowd reduced it.
     """
     game, slack = noisy.game, floating_point_slack(GaussianNoise(1.0, statistic.dimension))
 
     def total(bounded: NoisySum, sigma: float) -> float:
         gain = float(eta_from_success(np.array([bounded.worst_success(sigma)]), game)[0])
-        # An error of r in the sum moves both worlds by at most r/(σ√(2π)) each: ½·2 of that.
+        # An error of r in the sum moves each of the two worlds by at most r/(σ√(2π)): ½·2 of that.
         off = statistic.rounding / (sigma * _ROOT_TWO_PI)
         return up(gain + slack + off, 16)
 
@@ -250,7 +250,7 @@ def covariance(data: ArrayLike, *, size: int | None = None) -> SumStatistic:
 
 @dataclass(frozen=True, eq=False)
 class CallableStatistic:
-    """``function`` of the chosen rows of ``data``, flattened: a Statistic."""
+    """A Statistic: ``function`` of the chosen rows of ``data``, flattened."""
 
     data: Labels
     function: Callable[[Labels], ArrayLike]
@@ -316,12 +316,12 @@ class Population:
 
 @dataclass(frozen=True, eq=False)
 class FittedParameters:
-    """Coefficients and intercepts of a linear model fitted on a subset: a Statistic.
+    """A Statistic: coefficients and intercepts of a linear model fitted on a subset.
 
-    Scores of logistic regression are defined up to a common shift, so those of several classes are
-    centred, and an absent class gets zeros: the mean score, which the largest present score never
-    falls below.  Other models have one-versus-rest scores, and an absent class gets the constant
-    score -1, its own perfect fit.
+    Scores of logistic regression are defined up to a common shift.  With several classes they are
+    centred, and an absent class gets zeros: the mean score, which is never above the largest score
+    of a present class.  Other models have one-versus-rest scores, and an absent class gets the
+    constant score -1, its own perfect fit.
 
     Examples:
         >>> from sklearn.linear_model import Ridge
@@ -363,7 +363,7 @@ class FittedParameters:
         if len(present) == 1:  # a learner may refuse a single class
             table = np.zeros((1, self.dimension // people.outputs))
             if self.estimator.fit_intercept:
-                # The log-odds with one made-up member of the other class, or a perfect 1.
+                # The log-odds with one made-up record of the other class, or a perfect 1.
                 table[0, -1] = np.log(len(rows) + 1.0) if self._softmax else 1.0
         else:
             model = clone(self.estimator).fit(features, target)
@@ -485,9 +485,9 @@ def _probabilities(answers: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class FittedPredictions:
-    """Predictions on ``query`` of an estimator fitted on a subset, flattened: a Statistic.
+    """A Statistic: predictions on ``query`` of an estimator fitted on a subset, flattened.
 
-    The estimator gets clipped rows, like those of the population.
+    The query rows are clipped like those of the population.
     """
 
     estimator: BaseEstimator
@@ -521,7 +521,7 @@ class FittedPredictions:
         people = self.population
         target, classes = people.target[rows], people.classes
         if classes is not None and len(np.unique(target)) == 1:
-            # Many learners refuse a single class; its probability is 1.
+            # Many learners reject a single class; its probability is 1.
             answers = np.tile(classes == target[0], (len(self.query), 1)).astype(np.float64)
             return self._columns(answers)
         model = clone(self.estimator).fit(people.features[rows], target)
@@ -542,7 +542,7 @@ class FittedPredictions:
         return np.ravel(answers[:, 1:] if answers.shape[1] == 2 else answers)
 
     def model(self, vector: FloatArray) -> PredictionTable:
-        """Return the table of answers with this vector."""
+        """Return the prediction table with this vector."""
         table = vector.reshape(len(self.query), -1).copy()
         return PredictionTable(self.query.copy(), table, self.population.classes)
 
