@@ -1,7 +1,6 @@
 """Audit of a model that exists: what attacks reach, what is refused, and whether intervals hold."""
 
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -118,15 +117,18 @@ def test_models_that_cannot_be_retrained_explain_what_is_missing(tree) -> None:
     refused("quick must be left out", *tree, quick=True, learner="same")
 
 
-def test_in_a_short_time_fewer_models_are_trained(monkeypatch) -> None:
-    clock = iter(range(1000))
-    ticking = SimpleNamespace(monotonic=lambda: next(clock), perf_counter=time.perf_counter)
+def test_the_cost_of_the_first_models_decides_how_many_are_trained(monkeypatch) -> None:
+    clock = iter([0, 9, 9, 10, 10, 11, 11, 13])  # four fits of 9 (imports), 1, 1 and 2 seconds
+    ticking = SimpleNamespace(process_time=lambda: next(clock))
     monkeypatch.setattr(shadows, "time", ticking)
     x, y = rows(200, 1)
     model = TrainedModel.of(DecisionTreeClassifier().fit(x[:100], y[:100]))
     evidence = Evidence.of(model, x, y, np.arange(200) < 100)
-    refs = train_references(evidence, seconds=6.5, workers=1)
-    assert refs.models == (0, 1, 2, 3)  # seven are ready in time
+    refs = train_references(evidence, seconds=15.5, workers=1)
+    assert refs.models == tuple(range(8))  # 16 models take 16 seconds
+    again = train_references(evidence, models=8, workers=1)
+    assert np.array_equal(again.membership, refs.membership)
+    assert np.array_equal(again.signals.logit, refs.signals.logit)
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])

@@ -6,11 +6,10 @@ Finished fits are cached, so an interrupted run can resume.
 from __future__ import annotations
 
 import copy
-import math
 import os
 import time
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from memberbound.learners.learner import Learner
 from memberbound.learners.names import learner_from_name
 from memberbound.learners.refits import Cluster, FitStore, fingerprint, refits
 from memberbound.numerics.rounding import FloatArray
+from memberbound.quantities import significant
 
 # ── Models on random halves of the population: the raw material of an audit in the subset game ────
 #
@@ -33,7 +33,6 @@ from memberbound.numerics.rounding import FloatArray
 # alone.  So any model can serve as the target with the others as shadows, adding models keeps the
 # existing ones, and an interrupted run resumes with the missing fits.
 
-R = TypeVar("R")
 #: The smallest population; half of a smaller one is useless to a learner or an audit.
 SMALLEST_POPULATION = 20
 #: The fewest models, trained within a time limit, that allow an audit.
@@ -166,8 +165,8 @@ def train_shadows(
         records: maximum number of attacked records, a uniform sample of a larger population; the
             models still train on halves of the whole population.  Default: all records.
         known: the training rows, if they are not halves (see :func:`draw_half`).
-        seconds: time limit; of the consecutive fits finished by then, a power of two is kept, so
-            that a slightly different time gives the same result.
+        seconds: CPU seconds for all fits (without ``cache``): fewer models are trained if the
+            first ones are too costly for ``models``.
         progress: called with (done, total).
 
     Edge cases: a fit that raises or answers NaN is listed in ``failures`` and left out; if more
@@ -203,16 +202,15 @@ def train_shadows(
     work = _Training(numbers, learner, seed, attacked_numbers, known)
     # Failed fits are not cached, so they are retried.
     store = None if cache is None else FitStore.at(cache, work.fingerprint(), Signals)
-    end = math.inf if seconds is None else time.monotonic() + seconds
     fits: dict[int, Signals | FailedFit] = {}
+    if seconds is not None:
+        assert store is None
+        fits, total = _fit_within(work, total, seconds)
+    first = len(fits)
     running = refits(
-        work, range(total), workers=n_jobs, cluster=cluster, store=store, progress=progress
+        work, range(first, total), workers=n_jobs, cluster=cluster, store=store, progress=progress
     )
-    for model, fit in running:
-        fits[model] = fit
-        if time.monotonic() > end and len(fits) < total:
-            fits = _first_fits(fits)
-            break
+    fits |= {first + index: fit for index, fit in running}
     trained = {model: fit for model, fit in sorted(fits.items()) if isinstance(fit, Signals)}
     failures = tuple(fit for _, fit in sorted(fits.items()) if isinstance(fit, FailedFit))
     if 2 * len(failures) > len(fits) or len(trained) < 2:
@@ -246,19 +244,32 @@ def train_shadows(
     )
 
 
-def _first_fits(fits: dict[int, R]) -> dict[int, R]:
-    """Return the largest power of two of consecutive fits before the first missing one.
+def _fit_within(
+    work: _Training, most: int, seconds: float
+) -> tuple[dict[int, Signals | FailedFit], int]:
+    """Fit the first models here; return them and how many models the CPU time allows.
 
-    Examples:
-        >>> list(_first_fits(dict.fromkeys([0, 2, 1, 3, 4, 6])))
-        [0, 1, 2, 3]
+    CPU time hardly depends on other processes, and the number is a power of two or ``most``, so
+    that a slightly different time gives the same result.
     """
-    gap = next(number for number in range(len(fits) + 1) if number not in fits)
-    if gap < FEWEST_IN_TIME:
-        raise InputError(
-            f"seconds must be enough for {FEWEST_IN_TIME} models: {gap} were trained in that time."
-        )
-    return {model: fits[model] for model in range(1 << gap.bit_length() >> 1)}
+    fits: dict[int, Signals | FailedFit] = {}
+    costs: list[float] = []
+    for model in range(min(FEWEST_IN_TIME, most)):
+        began = time.process_time()
+        fits[model] = work(model)
+        costs.append(time.process_time() - began)
+        if sum(costs) > seconds and len(fits) < min(FEWEST_IN_TIME, most):
+            raise InputError(
+                f"seconds must be enough for {FEWEST_IN_TIME} models: {len(fits)} took "
+                f"{significant(sum(costs), 'given')} CPU seconds."
+            )
+    cheapest = min(costs)  # the first fit also imports modules
+    if most * cheapest <= seconds:
+        return fits, most
+    allowed = len(fits)
+    while 2 * allowed * cheapest <= seconds:
+        allowed *= 2
+    return fits, min(allowed, most)
 
 
 @dataclass(frozen=True, eq=False)

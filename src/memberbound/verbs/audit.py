@@ -225,8 +225,8 @@ def audit(
         factory: for a PyTorch ``state_dict``: the ``package.module:factory`` for the module.
         by: a column of subgroups, to report separately.
         quick: leave out the attacks that train reference models, the strongest ones.
-        seconds: time limit for training reference models (default: 60); the first one always
-            finishes.
+        seconds: CPU seconds for training reference models (default: 60): the cost of the first
+            ones decides how many there are.
         attacks: attacks to run (default: all that can run here); in Python also functions of
             ``memberbound.attacks.own_attacks.View`` that return a number per record.
         confidence: of each interval.
@@ -414,9 +414,9 @@ def _train_references(
     if trained + len(run.failures) >= training["models"]:
         return run, ()
     return run, (
-        f"{trained} of {training['models']} reference models were trained in "
-        f"{significant(training['seconds'], 'given')} seconds; more seconds make the attacks "
-        "stronger",
+        f"{trained} of {training['models']} reference models were trained, as "
+        f"{significant(training['seconds'], 'given')} CPU seconds allow; more seconds make the "
+        "attacks stronger",
     )
 
 

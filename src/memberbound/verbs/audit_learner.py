@@ -110,7 +110,7 @@ def audit_learner(
         str | os.PathLike[str] | bool, Option("cache", metavar="DIR", web=False, typed_default=True)
     ]
     | None = None,
-    workers: Workers = -1,
+    workers: Workers | None = None,
     scheduler: Scheduler | None = None,
     client: Hidden | None = None,
     seed: int = 0,
@@ -143,7 +143,7 @@ def audit_learner(
         force: overwrite ``records``.
         cache: folder that keeps finished fits, so that an interrupted run can continue (``True``,
             the command line's default: the user's cache folder).
-        workers: processes; -1 uses all cores, 1 trains in this process.
+        workers: processes; -1 uses all cores (default, unless the fits are quick).
         scheduler: address of a dask scheduler; its workers train the models.
         seed: for the random halves and the learners.
 

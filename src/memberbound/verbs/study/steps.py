@@ -157,7 +157,7 @@ def audit_model(context: Context, progress: StepProgress) -> Finding:
         learner,
         models=question.shadows,
         seed=question.seed,
-        n_jobs=context.workers,
+        n_jobs=None if context.workers < 1 else context.workers,
         cache=context.fits_of(learner),
         records=_ATTACKED_QUICKLY if question.quick else _ATTACKED,
         progress=progress,
