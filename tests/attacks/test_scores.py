@@ -17,6 +17,7 @@ from memberbound.attacks.intervals import clopper_pearson_lower, two_sample_devi
 from memberbound.attacks.scores import Scores, audit_scores, permutation_p_value
 from memberbound.errors import InputError
 from memberbound.games import ModelGame
+from memberbound.verbs.audit_answer import AuditAnswer
 
 AUDITS, MISSES = 400, 31
 PHI, PPF = stats.norm.cdf, stats.norm.ppf
@@ -289,3 +290,41 @@ def test_permutations_that_tie_count_against_membership():
     assert first == 1 / 200  # none of C(30, 12) others is drawn
     p = permutation_p_value(np.arange(30.0), member, rng, 199)
     assert p > 0.95
+
+
+def test_a_rate_lost_in_ties_is_named():
+    """A threshold takes all records of one score or none, so TPR 0 stands beside a large AUC."""
+    tied = Scores.of([1.0] * 80 + [0.0] * 20 + [1.0] * 30 + [0.0] * 70, [1] * 100 + [0] * 100)
+    audit = audit_scores(tied, fpr=(0.1, 0.5), attack="loss")
+    assert audit.auc.estimate == pytest.approx(0.75)
+    assert audit.tpr_at_fpr["0.1"].estimate == 0
+    (note,) = audit.notes
+    assert "0.1 of loss: 30 of 100" in note
+    assert "0.5" not in note
+    apart = Scores.of(np.arange(200.0), np.arange(200) % 2)
+    assert audit_scores(apart, fpr=(0.1,)).notes == ()
+
+
+def test_headline_and_limit_name_one_attack():
+    """The sentence's estimate is the one that a limit compares; the floor may be another's."""
+    ends = {"loss": (0.125, 0.16, 0.2), "combined": (0.05, 0.19, 0.3)}
+    attacks = {
+        name: {"advantage": dict(zip(("lower", "estimate", "upper"), three, strict=True))}
+        for name, three in ends.items()
+    }
+    best = attacks["loss"]["advantage"]
+    answer = AuditAnswer(
+        game=ModelGame(),
+        attacks=attacks,
+        best="loss",
+        best_advantage=best,
+        confidence=0.95,
+        assumptions=(),
+    )
+    (compared,) = answer.successes("estimate")
+    assert "(combined)" in compared.what
+    assert compared.estimate == pytest.approx(0.595)
+    assert "(combined) is right about 59.5 %" in answer.sentence
+    assert "another (loss) at least 56.25 %" in answer.sentence
+    (floor,) = answer.successes("floor")
+    assert "(loss)" in floor.what

@@ -17,6 +17,7 @@ from memberbound.learners.holdout import (
     read_target,
     score_beside_constant,
     score_constant,
+    standard_error,
 )
 from memberbound.release.model_quality import ReleaseScore, usefulness_notes
 from memberbound.tables.columns import Values
@@ -50,6 +51,25 @@ def test_scores_are_those_of_naive_formulas():
     assert constant["accuracy"] == pytest.approx((target == "a").mean())
     assert constant["balanced accuracy"] == pytest.approx(1 / 3)
     assert constant["AUC"] == 0.5
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_the_standard_error_is_the_spread_over_fresh_rows(numbers):
+    """Against the spread of the score itself over 1 000 fresh samples of 200 rows."""
+    from sklearn.metrics import accuracy_score, r2_score
+
+    draws = np.random.default_rng(1)
+    truth = draws.normal(size=(1000, 200))
+    values = truth + 0.8 * draws.standard_t(6, size=truth.shape)
+    if not numbers:
+        truth, values = np.where(truth > 0.5, "a", "b"), np.where(values > 0.5, "a", "b")
+    rule = r2_score if numbers else accuracy_score
+    spread = np.std([rule(t, v) for t, v in zip(truth, values, strict=True)])
+    stated = [
+        standard_error(t, v, numbers=numbers) for t, v in zip(truth[:200], values, strict=False)
+    ]
+    assert np.mean(stated) == pytest.approx(spread, rel=0.1)
+    assert standard_error(np.ones(5), np.zeros(5), numbers=True) is None
 
 
 def test_the_constant_is_that_of_the_rows_trained_on():

@@ -67,7 +67,8 @@ def duplicate_notes(evidence: Evidence) -> tuple[str, ...]:
     notes = []
     if shared.size:
         notes.append(
-            f"{shared.size} non-members equal a member in every column and the target (first rows: "
+            f"{shared.size} non-members equal a member in every column and the target (first "
+            "rows, counted from 1: "
             f"{', '.join(map(str, shared[:5]))}). No attack can tell such rows apart, so every "
             "number is drawn towards blind guessing: give non-members that the model was not "
             "trained on. They are not left out, because that would make two samples of one "

@@ -231,7 +231,7 @@ def audit_score_table(
         audit_scores, confidence=confidence, fpr=tuple(fpr), among=len(scores), seed=seed
     )
     audits = {}
-    # Keep one note per rate: attacks that learn have fewer records and would repeat it.
+    # Keep one note per rate where non-members are too few: attacks that learn would repeat it.
     too_few: dict[str, str] = {}
     for name, (score, where) in scores.items():
         audit = measured(Scores.of(score[where], member[where]), attack=name)

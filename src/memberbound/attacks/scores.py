@@ -323,7 +323,8 @@ def audit_scores(
     )
     curve: dict[str, AuditBound | None] = {}
     notes = []
-    for alpha in fpr:
+    rates = tuple(fpr)
+    for alpha in rates:
         needed = non_members_needed(alpha, side / 2)
         if n0 < needed:
             curve[repr(alpha)] = None
@@ -334,6 +335,15 @@ def audit_scores(
         else:
             name = f"TPR at FPR {significant(alpha, 'given')}"
             curve[repr(alpha)] = bound(name, *_tpr(scores, alpha, side))
+    lost = [alpha for alpha in rates if (rate := curve[repr(alpha)]) and rate.estimate == 0]
+    tied = [alpha for alpha in lost if _ties(scores, alpha)]
+    if tied:
+        listed = " and ".join(significant(alpha, "given") for alpha in tied)
+        others = max(_ties(scores, alpha) for alpha in tied)
+        notes.append(
+            f"TPR at FPR {listed} of {attack}: {others} of {n0} non-members have one score, and a "
+            "threshold takes all of them or none; an attack that breaks ties at random finds more."
+        )
     return AttackAudit(
         bound("advantage", *gap),
         bound("advantage", *shared),
@@ -401,6 +411,15 @@ def _tpr(pair: Scores, alpha: float, side: float) -> tuple[float, float, float]:
         at_least = int(n1 - np.searchsorted(x, y[n0 - rank], "left"))
         high = float(clopper_pearson_upper(at_least, n1, side / 2))
     return float(low), estimate, high
+
+
+def _ties(pair: Scores, alpha: float) -> int:
+    """Return how many non-members tie with a member at FPR α; 0 if a threshold may take them."""
+    x, y = pair
+    allowed = min(int(alpha * y.size * (1 + 1e-12)), y.size - 1)
+    score = y[y.size - allowed - 1]
+    tied = int((y == score).sum())
+    return tied if tied > max(allowed, 1) and score in x else 0
 
 
 def permutation_p_value(

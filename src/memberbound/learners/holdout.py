@@ -56,7 +56,8 @@ def quiet_training() -> Iterator[None]:
 class HoldoutScore:
     """Mean score of models on held-out records, and that of a constant prediction.
 
-    ``scores`` and ``constant`` have the means of all scores by name, where they were computed.
+    ``scores`` and ``constant`` have the means of all scores by name, where they were computed;
+    ``spread`` is the main score's standard deviation between splits, if there are several.
     """
 
     name: Literal["accuracy", "R²"]
@@ -64,6 +65,7 @@ class HoldoutScore:
     chance: float
     scores: ModelScores = field(default_factory=dict)
     constant: ModelScores = field(default_factory=dict)
+    spread: float | None = None
 
     def shortcoming(self, usual: ModelScores | None) -> str | None:
         """Return in what the models are worse than a constant (:func:`find_shortcoming`).
@@ -169,6 +171,25 @@ def score_predictions(
     if predictions.probabilities is not None:
         scores |= score_probabilities(target, predictions.probabilities, classes)
     return scores
+
+
+def standard_error(target: Labels, values: Labels, *, numbers: bool) -> float | None:
+    """Return the standard error of accuracy, or of R² by the delta method; None if undefined.
+
+    Examples:
+        >>> standard_error(np.array(["a"] * 50), np.array(["a", "b"] * 25), numbers=False)
+        0.07071067811865475
+    """
+    if not numbers:
+        right = float(np.mean(target.astype(str) == values.astype(str)))
+        return math.sqrt(right * (1 - right) / len(target))
+    truth, guess = (np.asarray(each, dtype=np.float64) for each in (target, values))
+    missed, around = np.square(truth - guess), np.square(truth - truth.mean())
+    if not around.any():
+        return None
+    parts = (missed - missed.sum() / around.sum() * around) / around.mean()
+    error = float(parts.std()) / math.sqrt(len(target))
+    return error if math.isfinite(error) else None
 
 
 def score_beside_constant(
@@ -294,7 +315,9 @@ def holdout_score(
         if found:
             scores, constant = _mean_scores(found), _mean_scores(fixed)
             score = beside_constant(examples, scores[main])
-            return replace(score, scores=scores, constant=constant)
+            values = [each[main] for each in found]
+            spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
+            return replace(score, scores=scores, constant=constant, spread=spread)
     return None
 
 

@@ -12,12 +12,17 @@ from memberbound.learners.holdout import find_shortcoming
 
 @dataclass(frozen=True)
 class ReleaseScore:
-    """Held-out scores of the model without noise, the released model, and a constant."""
+    """Held-out scores of the model without noise, the released model, and a constant.
+
+    ``spread_estimate`` is the standard error of the released model's score over held-out rows, or
+    its standard deviation over draws of noise.
+    """
 
     name: str = field(metadata=INTERNAL)
     clean_estimate: EstimateOf | None
     released_estimate: EstimateOf
     constant_estimate: EstimateOf | None
+    spread_estimate: EstimateOf | None = None
 
     @property
     def finite(self) -> bool:

@@ -53,7 +53,6 @@ from memberbound.report.model import (
     Report,
     RocCurve,
     SandwichRow,
-    allowed_success,
     blind_guess,
     score_mark,
 )
@@ -108,10 +107,10 @@ def sandwich_chart(report: Report, record: str) -> Chart | None:
     rows = [row for row in report.sandwich if row.record == record]
     if not rows:
         return None
-    blind, eta = max(row.blind for row in rows), report.question.eta
-    limit = allowed_success(blind, eta)
+    blind = max(row.blind for row in rows)
+    allowed, limit = report.limit
     alt = f"Attack success on the {RECORDS[record]}, from 50 to 100 percent; allowed are {limit}."
-    lines = [(blind, f"blind guessing {blind_guess(blind)}"), (blind + eta, f"allowed {limit}")]
+    lines = [(blind, f"blind guessing {blind_guess(blind)}"), (allowed, f"allowed {limit}")]
     return sandwich_of((f"sandwich-{record}", f"The {RECORDS[record]}", alt), rows, lines)
 
 
@@ -270,9 +269,7 @@ def remedies_chart(report: Report) -> Chart | None:
             (
                 remedy.label,
                 marked(remedy.accuracy_upper, "certificate"),
-                None
-                if remedy.score_after_estimate is None
-                else score_mark(remedy.score_after_estimate),
+                remedy.after,
                 remedy.change,
                 "yes" if remedy.enough else "no",
             )
@@ -407,8 +404,7 @@ def exposure_chart(report: Report) -> Chart | None:
     if exposure is None or report.audit is None:
         return None
     records = report.audit.records
-    blind, eta = records.blind_accuracy, report.question.eta
-    allowed, limit = blind + eta, allowed_success(blind, eta)
+    blind, (allowed, limit) = records.blind_accuracy, report.limit
     edges, counts = np.array(exposure.edges), exposure.counts
     expected = _by_chance(exposure, records)
 

@@ -216,6 +216,8 @@ class Remedy:
     score_name: Literal["accuracy", "R²"] | None = None
     score_before_estimate: Score | None = None
     score_after_estimate: Score | None = None
+    #: Standard deviation between splits of the score with the remedy.
+    score_spread_estimate: Annotated[float, Rule(ge=0)] | None = None
     loss_estimate: float | None = None
     above_chance: bool | None = None
     #: In what models are worse than a constant, as a clause.
@@ -241,8 +243,10 @@ class Remedy:
     @property
     def after(self) -> Mark | None:
         """The score with the remedy, an estimate, if that is known."""
-        value = self.score_after_estimate
-        return None if value is None else score_mark(value)
+        value, spread = self.score_after_estimate, self.score_spread_estimate
+        if value is None or spread is None:
+            return None if value is None else score_mark(value)
+        return Mark("estimate", f"{score_mark(value)} ± {decimals(spread, 'estimate', 3)}")
 
     @property
     def change(self) -> Mark | None:
@@ -399,6 +403,13 @@ class Report:
     def blind_in(self, game: str | None) -> float:
         """Return how often a blind guess is right in a game of the report."""
         return max((row.blind for row in self.sandwich if row.game == game), default=0.5)
+
+    @property
+    def limit(self) -> tuple[float, Mark]:
+        """The success rate that the study allows: one for all pages, that of the remedy's game."""
+        best, eta = self.recommended, self.question.eta
+        blind = self.blind_in(self.game if best is None else best.game)
+        return blind + eta, allowed_success(blind, eta)
 
     def to_dict(self) -> dict[str, object]:
         """Return what ``report.json`` holds."""

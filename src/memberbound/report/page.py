@@ -34,7 +34,6 @@ from memberbound.report.model import (
     Question,
     Report,
     Run,
-    allowed_success,
     blind_guess,
     score_mark,
 )
@@ -78,7 +77,7 @@ def render(
         settings=[*_settings(report), *(stated or {}).items()],
         recipe=_recipe(report),
         exposed=_count_exposed(report),
-        promise=_promise(report.blind_in("subset"), report.question.eta),
+        limit=report.limit[1],
     )
 
 
@@ -139,9 +138,7 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
     default, whom = report.is_default("eta"), words()["whom"]
     whose = "memberbound's default, which nobody chose" if default else "chosen by you"
     text = f"for {whom}: {_promise(blind, eta)}; {whose}"
-    shown: list[tuple[str, Mark | None, str]] = [
-        ("Limit of this study", allowed_success(blind, eta), text)
-    ]
+    shown: list[tuple[str, Mark | None, str]] = [("Limit of this study", report.limit[1], text)]
     if best is None:
         text = "no remedy tried is enough and leaves a useful model"
         shown.append(("After a remedy", marked(None, "certificate"), text))
@@ -161,7 +158,7 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
         if row is None:
             continue
         text = "an attack is right" if row.beaten else NO_LEAK
-        if not row.beaten and row.observed is not None and row.observed > row.blind + eta:
+        if not row.beaten and row.observed is not None and row.observed > report.limit[0]:
             text += f"; the best attack reached {row.seen}, more models (--shadows) may show it"
         name = f"{row.label}, {RECORDS[row.record]}"
         shown.append((name, row.least if row.beaten else None, text))
@@ -192,10 +189,11 @@ def _count_exposed(report: Report) -> dict[str, object] | None:
     if report.exposure is None or report.audit is None:
         return None
     records = report.audit.records
-    allowed = records.blind_accuracy + report.question.eta
-    edge, above, by_chance = charts.count_above(report.exposure, records, allowed)
+    edge, above, by_chance = charts.count_above(report.exposure, records, report.limit[0])
     proved = [record for record in records.most_exposed if record.proved]
-    counted = {"edge": edge, "above": above, "by_chance": by_chance}
+    worst = report.row_of("model", "worst")
+    counted: dict[str, object] = {"edge": edge, "above": above, "by_chance": by_chance}
+    counted["worst_record"] = None if worst is None else worst.accuracy_estimate
     return {**vars(records), **counted, "proved": proved}
 
 

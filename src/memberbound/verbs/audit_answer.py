@@ -64,8 +64,14 @@ class AuditAnswer(Answer, Limited):
 
     @property
     def reached(self) -> tuple[float, float | None]:
-        """Advantage of the best attack: the estimate and the lower bound."""
-        return float(self.attacks[self.best]["advantage"]["estimate"] or 0.0), self.floor
+        """The largest estimated advantage of the attacks, and the lower bound on the best one's."""
+        return self.attacks[self.strongest]["advantage"]["estimate"] or 0.0, self.floor
+
+    @property
+    def strongest(self) -> str:
+        """The attack with the largest estimate; ``best`` if that is level with it."""
+        gaps = {name: a["advantage"]["estimate"] or 0.0 for name, a in self.attacks.items()}
+        return max(gaps, key=lambda name: (gaps[name], name == self.best))
 
     def to_dict(self) -> dict[str, object]:
         """Return the dictionary of the contract."""
@@ -77,12 +83,7 @@ class AuditAnswer(Answer, Limited):
         That is ½ + ½·advantage, whatever the share of members in the sample.
         """
         estimate, lower = self.reached
-        best = self.best
-        if on == "estimate":
-            # Take the largest estimate, even if another attack has the highest lower bound.
-            gaps = {name: a["advantage"]["estimate"] or 0.0 for name, a in self.attacks.items()}
-            best = max(gaps, key=gaps.__getitem__)
-            estimate = gaps[best]
+        best = self.strongest if on == "estimate" else self.best
         what = f"best attack tried ({best}), average {member_name(self.unit)}"
         if lower is None:
             # Not evidence of a leak, but not of its absence either, so the limit still applies.
@@ -99,9 +100,13 @@ class AuditAnswer(Answer, Limited):
         if lower is None:
             least = ", which is no floor"
         elif lower > 0:
-            least = f", at least {percent(down((1 + lower) / 2), 'lower')} with {sure}"
+            proved = f"at least {percent(down((1 + lower) / 2), 'lower')} with {sure}"
+            least = f", {proved}"
+            if self.strongest != self.best:
+                least = f"; another ({self.best}) {proved}"
+        which = f"{self.ATTACKED} ({self.strongest})"
         return (
-            f"The best attack tried{self.ATTACKED} ({self.best}) is right about {right} of the time"
+            f"The best attack tried{which} is right about {right} of the time"
             f"{self.about}{least} (blind guessing: 50 %). {self.caution}"
         )
 
@@ -242,7 +247,9 @@ def records_answer_fields(audit: ModelAudit) -> RecordsAnswerFields:
 
 
 def _record_lines(records: Recognised) -> list[str]:
-    first = [str(member.record) for member in records.most if member.recognised][:8]
+    found = [member.record for member in records.most if member.recognised][:8]
+    first = [str(name + 1 if isinstance(name, int) else name) for name in found]
+    rows = "rows, counted from 1" if found and isinstance(found[0], int) else "members"
     identified = "nobody"
     if first:
         identified = f"{records.recognised} members and {records.others_named} others"
@@ -254,7 +261,7 @@ def _record_lines(records: Recognised) -> list[str]:
     ]
     if first:
         more = records.recognised - len(first)
-        lines.append(f"  members: {', '.join(first)}{f' and {more} more' if more else ''}")
+        lines.append(f"  {rows}: {', '.join(first)}{f' and {more} more' if more else ''}")
     return lines
 
 

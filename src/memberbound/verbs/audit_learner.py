@@ -76,12 +76,12 @@ class LearnerAudit(AuditAnswer):
         proved = [item for item in records.most_exposed[:5] if item.proved]
         for item in proved:
             text += (
-                f"\n  {who} {item.record}: right {marked(item.estimate, 'estimate')} of the "
+                f"\n  {who} {item.record + 1}: right {marked(item.estimate, 'estimate')} of the "
                 f"time, proved {marked(item.lower, 'audit', blind=records.blind_accuracy)}"
             )
         if proved:
             text += (
-                f"\n  (floors hold for all {who}s at once, confidence "
+                f"\n  ({who}s counted from 1; floors hold for all at once, confidence "
                 f"{confident(records.confidence)})"
             )
         return text

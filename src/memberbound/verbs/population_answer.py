@@ -218,14 +218,14 @@ class PopulationAnswer(Answer, Limited):
     def summary_notes(self) -> list[str]:
         """Return the most exposed records and the warnings."""
         counted = "rows" if self.unit is None else "persons"
-        lines = ["", f"most exposed ({counted} counted from 0)"]
+        lines = ["", f"most exposed ({counted} counted from 1)"]
         for item in self.most_exposed:
             times = item.times_median
             ratio = (
                 "" if times is None else f" (≈ {significant(times, 'estimate', 2)} × the median)"
             )
             lines.append(
-                f"  {member_name(self.unit)} {item.record}: attack success "
+                f"  {member_name(self.unit)} {item.record + 1}: attack success "
                 f"{marked(item.success_upper, 'certificate')}, mean distance to the others "
                 f"≈ {significant(item.mean_distance, 'estimate', 4)}{ratio}"
             )

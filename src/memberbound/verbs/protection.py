@@ -165,11 +165,16 @@ class _Released(CertifiedAnswer):
         private = " (owner only)" if self.owner_only else ""
         for score in self.model_scores:
             rows += [
-                (f"{score.name} {what}", f"≈ {decimals(value, 'estimate', 4)}{private}")
-                for what, value in (
-                    ("without noise", score.clean_estimate),
-                    ("released", score.released_estimate),
-                    ("of a constant", score.constant_estimate),
+                (
+                    f"{score.name} {what}",
+                    f"≈ {decimals(value, 'estimate', 4)}"
+                    + (f" ± {decimals(spread, 'estimate', 3)}" if spread else "")
+                    + private,
+                )
+                for what, value, spread in (
+                    ("without noise", score.clean_estimate, None),
+                    ("released", score.released_estimate, score.spread_estimate),
+                    ("of a constant", score.constant_estimate, None),
                 )
                 if value is not None
             ]

@@ -20,6 +20,7 @@ from memberbound.learners.holdout import (
     quiet_training,
     read_target,
     score_beside_constant,
+    standard_error,
 )
 from memberbound.learners.learner import Labels
 from memberbound.leaves import load_leaf
@@ -122,8 +123,15 @@ class PrivateTraining:
             features = _matrix(rows)[scorable]
             clean = predict_rows(model, features, names, probabilities=chances is not None)
         fixed, released, noiseless = score_beside_constant(truth, seen, names, noisy, clean)
+        error = standard_error(truth, noisy.values, numbers=not names)
         scores = [
-            ReleaseScore(name, noiseless.get(name), score, fixed[name])
+            ReleaseScore(
+                name,
+                noiseless.get(name),
+                score,
+                fixed[name],
+                error if name in ("accuracy", "R²") else None,
+            )
             for name, score in released.items()
             if name in fixed
         ]

@@ -292,7 +292,13 @@ def _scores(
     constant = score_constant(population.target, classes)
     means = _means(clean)
     return tuple(
-        ReleaseScore(name, means[name], score, constant.get(name))
+        ReleaseScore(
+            name,
+            means[name],
+            score,
+            constant.get(name),
+            float(np.std([each[name] for each in noisy], ddof=1)) if len(noisy) > 1 else None,
+        )
         for name, score in _means(noisy).items()
         if name in means
     )

@@ -131,17 +131,17 @@ def attack_given(context: Context, progress: StepProgress) -> Finding:
         answer.to_dict() | scores,
         answer.sentence,
         rows=rows,
-        roc=_roc_of_given(detail) if detail.comparable else None,
+        roc=_roc_of_given(detail, answer.strongest) if detail.comparable else None,
         score=beside_constant(context.data.examples, on_others),
         not_comparable=unlike,
     )
 
 
-def _roc_of_given(detail: ModelAudit) -> RocCurve:
-    """Return the ROC curve of the best attack on records that it was not trained on."""
-    score, where = detail.scores[detail.best]
+def _roc_of_given(detail: ModelAudit, strongest: str) -> RocCurve:
+    """Return the ROC curve of the strongest attack on records that it was not trained on."""
+    score, where = detail.scores[strongest]
     fpr, tpr = mean_roc(score[where][None, :], detail.member[where][None, :])
-    name = f"{LABELS['given']}: best attack tried ({detail.best})"
+    name = f"{LABELS['given']}: best attack tried ({strongest})"
     return RocCurve("given", "estimate", name, tuple(fpr.tolist()), tuple(tpr.tolist()))
 
 

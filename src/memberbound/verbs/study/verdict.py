@@ -110,6 +110,7 @@ def _price(
         score_name=before.name,
         score_before_estimate=before.estimate,
         score_after_estimate=after.estimate,
+        score_spread_estimate=after.spread,
         loss_estimate=before.estimate - after.estimate,
     )
 
