@@ -10,6 +10,7 @@ released number for the exact one: it knows the sampling error only.
 from __future__ import annotations
 
 import argparse
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,10 +21,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
+from memberbound.errors import InputError
 from memberbound.release.all_rows.bounds import forms_of, read_bounds
+from memberbound.release.all_rows.noisy_marginals import estimate_statistic
 from memberbound.release.all_rows.summaries import release_table_statistic
+from memberbound.release.all_rows.synthetic import fit_synthetic
 from memberbound.release.randomness import InsecureSource
-from memberbound.tables.records import read_secret_columns
+from memberbound.tables.records import read_records, read_secret_columns
 
 ETA = 0.05
 Array = NDArray[np.float64]
@@ -189,6 +193,106 @@ def simulate(case: Case, rows: int, runs: int, seed: int = 1) -> dict[str, Array
     return shares
 
 
+# ── Numbers of a synthetic table ──────────────────────────────────────────────────────────────────
+
+
+def draw_people(rows: int, draws: np.random.Generator) -> pd.DataFrame:
+    """Return rows with whole ages, a category and a mark that depends on the age."""
+    table = draw_table(rows, draws)
+    age = np.clip(np.rint(table["age"]), 0, 119).astype(int)
+    ill = np.where(draws.random(rows) < 0.1 + 0.4 * (age >= 50), "yes", "no")
+    return pd.DataFrame({"age": age, "kind": table["kind"], "ill": ill})
+
+
+OLD = float(AGE.sf(49.5))
+MADE_BOUNDS = {"age": [0, 119], "kind": list(SHARES), "ill": ["no", "yes"]}
+#: A function of columns, and its mean in the population.
+FUNCTIONS: dict[str, tuple[Callable[..., float], float]] = {
+    "share of a common kind": (lambda kind: kind == "common", SHARES["common"]),
+    "share of a rare kind": (lambda kind: kind == "rare", SHARES["rare"]),
+    "share of a very rare kind": (lambda kind: kind == "very rare", SHARES["very rare"]),
+    "ill": (lambda ill: ill == "yes", 0.1 + 0.4 * OLD),
+    "ill and of a usual kind": (
+        lambda ill, kind: ill == "yes" and kind == "usual",
+        SHARES["usual"] * (0.1 + 0.4 * OLD),
+    ),
+    "aged 50 or more": (lambda age: age >= 50, OLD),
+    "mean age": (lambda age: 0 if math.isnan(age) else age, float(AGE.mean())),
+}
+OF_PERSONS = ("share of a common kind", "share of a rare kind", "share of a very rare kind")
+
+
+def simulate_synthetic(
+    rows: int, runs: int, *, bounds: bool, unit: bool = False, seed: int = 1
+) -> Iterator[tuple[str, list[float]]]:
+    """Yield a function's name and the shares: for the table, the population, usual, answered.
+
+    The usual interval is the one that the new rows themselves would give.
+    """
+    names = OF_PERSONS if unit else tuple(FUNCTIONS)
+    hits: dict[str, list[list[bool]]] = {name: [] for name in names}
+    for run in range(runs):
+        draws = np.random.default_rng([seed, run, rows])
+        table = draw_people(rows, draws)
+        if unit:
+            whose = np.repeat(np.arange(rows), 1 + np.arange(rows) % 4)
+            table = table.iloc[whose].reset_index(drop=True).assign(person=whose)
+        public = MADE_BOUNDS if bounds else {}
+        source = InsecureSource(seed * 10**6 + run)
+        model = fit_synthetic(
+            read_records(table, forms_of(read_bounds(public))),
+            eta=ETA,
+            bounds=read_bounds(public),
+            target="ill",
+            unit="person" if unit else None,
+            source=source,
+        )
+        new = model.sample(rows, source)
+        weights = 1.0 / table.groupby("person")["person"].transform("size") if unit else None
+        for name in names:
+            function, whole = FUNCTIONS[name]
+            try:
+                found = estimate_statistic(model.marginals, function, rows).intervals
+            except InputError:
+                continue  # refused: a kind is not listed, or a cell has several values
+            own = float(np.average(_values(function, table), weights=weights))
+            usual = _values(function, new)
+            reach = 1.96 * usual.std() / math.sqrt(rows)
+            ends = (
+                (found.table_lower, found.table_upper),
+                (found.population_lower, found.population_upper),
+            )
+            inside = [
+                a <= b + 1e-9 and b <= c + 1e-9
+                for (a, c), b in zip(ends, (own, whole), strict=True)
+            ]
+            hits[name].append([*inside, bool(abs(usual.mean() - whole) <= reach)])
+    for name, found in hits.items():
+        shares = np.mean(found, axis=0).tolist() if found else [math.nan] * 3
+        yield name, [*shares, len(found) / runs]
+
+
+def _values(function: Callable[..., float], table: pd.DataFrame) -> Array:
+    columns = [table[name].tolist() for name in inspect.signature(function).parameters]
+    return np.array([function(*values) for values in zip(*columns, strict=True)], dtype=float)
+
+
+def synthetic_lines(rows: list[int], runs: int) -> Iterator[str]:
+    """Yield the table's lines for numbers of synthetic tables."""
+    yield "| number | rows | answered | for the table | for the population | usual |"
+    yield "|---|---|---|---|---|---|"
+    for bounds, unit, what in (
+        (True, False, ""),
+        (False, False, ", private bounds"),
+        (True, True, ", persons"),
+    ):
+        for count in rows:
+            for name, shares in simulate_synthetic(count, runs, bounds=bounds, unit=unit):
+                texts = ["–" if math.isnan(s) else f"{100 * s:.1f} %" for s in shares[:3]]
+                answered = f"{100 * shares[3]:.0f} %"
+                yield f"| {name}{what} | {count} | {answered} | {' | '.join(texts)} |"
+
+
 def _records(table: pd.DataFrame, bounds: Mapping[str, object], unit: str | None) -> object:
     return read_secret_columns(table, forms_of(read_bounds(bounds)), unit=unit)
 
@@ -212,8 +316,12 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--runs", type=int, default=1000)
     asked.add_argument("--rows", type=int, nargs="+", default=[4000, 40_000])
+    asked.add_argument("--synthetic-runs", type=int, default=300)
     chosen = asked.parse_args()
     for line in lines(chosen.rows, chosen.runs):
+        print(line, flush=True)
+    print()
+    for line in synthetic_lines(chosen.rows, chosen.synthetic_runs):
         print(line, flush=True)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import ndtr
 from scipy.stats import binom
 
 from memberbound import summarize
@@ -24,6 +25,7 @@ from memberbound.release.all_rows.intervals import (
     quantile_interval,
 )
 from memberbound.release.budget import noisy_release
+from memberbound.release.noise import COARSE
 from memberbound.release.randomness import InsecureSource
 
 BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks" / "intervals.py"
@@ -135,6 +137,44 @@ def test_a_covariance_has_the_errors_of_a_simulation():
     errors = [bar.standard_error for bar in found]
     assert errors == pytest.approx(values.std(axis=0), rel=0.03)
     assert all(bar.population_lower is None for bar in found)
+
+
+# ── Exact coverage of sums on a grid ──────────────────────────────────────────────────────────────
+
+
+def exact_coverage(noise: Noise, coefficients: list[float], offsets: list[float]) -> float:
+    """Add up the probability that a linear function of rounded normal numbers is within its half.
+
+    ``offsets`` are the distances of the exact numbers from the grid, in steps.
+    """
+    step = float(COARSE.steps(noise.scale))
+    errors, chances = np.zeros(1), np.ones(1)
+    for coefficient, offset in zip(coefficients, offsets, strict=True):
+        points = (np.arange(-40, 41) - offset) * step
+        ends = ndtr((points[:, None] + [-step / 2, step / 2]) / noise.scale)
+        errors = np.add.outer(errors, coefficient * points).ravel()
+        chances = np.multiply.outer(chances, np.diff(ends)[:, 0]).ravel()
+    reach = noise.half * math.hypot(*coefficients) * (1 + 1e-12)
+    return float(chances[np.abs(errors) <= reach].sum())
+
+
+SCALES = [4.0, 4.01, 4.3, 5.0, 6.5, 7.3, 7.99]
+RATIOS = [[1.0, 1.0], [1.0, 0.5], [1.0, 0.75], [1.0, 0.1], [1.0, 1.0, 1.0]]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_sums_on_a_grid_are_covered_wherever_the_numbers_lie(scale):
+    draws = np.random.default_rng(0)
+    for ratio in RATIOS:
+        for _ in range(12 if len(ratio) == 2 else 2):
+            offsets = draws.integers(0, 8, len(ratio)) / 8
+            assert exact_coverage(Noise(scale, several=True), ratio, offsets) >= 0.95
+    for offset in np.linspace(0, 1, 9):
+        assert exact_coverage(Noise(scale), [1.0], [offset]) >= 0.95
+
+
+def test_the_interval_of_one_number_is_too_short_for_a_sum_of_two():
+    assert 0.94 < exact_coverage(Noise(4.0), [1.0, 1.0], [0.125, 0.25]) < 0.949
 
 
 # ── Coverage ──────────────────────────────────────────────────────────────────────────────────────

@@ -29,6 +29,8 @@ SHOWN_ROWS = (1_000, 10_000, 100_000)
 _ROOM = 1.0 + 2.0**-19
 #: Coordinates of the largest histogram; each draw adds to the slack.
 _COORDINATES = 100_000
+#: Factor by which a μ that was found exceeds the smallest one.
+_BEYOND = 1.0 + 1e-6
 #: The largest and the smallest μ to search.
 _MUS = (10.0, 1e-12)
 
@@ -64,6 +66,15 @@ def half_width(scale: float, confidence: float = CONFIDENCE) -> float:
     while not covers(halves):
         halves += 1
     return halves * step / 2
+
+
+def sum_half_width(scale: float, confidence: float = CONFIDENCE) -> float:
+    """Return the half-width of a linear function of several noisy numbers, per unit of its length.
+
+    Sums of numbers on a grid need up to a seventh of a grid step more than one number does.
+    Theorem: X32, proofs/intervals.md, claim 3 (by enumeration of two and three numbers).
+    """
+    return half_width(scale, confidence) + float(COARSE.steps(scale)) / 6
 
 
 @dataclass(frozen=True)
@@ -133,11 +144,12 @@ def interval_width(mu: float, rows: int) -> IntervalWidth:
     """Return interval widths for a mean or share that ``summarize`` releases with all of μ.
 
     A share is a count in a histogram with sensitivity √2.  A mean is a noisy sum over a noisy
-    number of values; it is no less precise.
+    number of values, of length √2 at most in units of half the range.
     """
     alone = sampling_width(rows)
-    share, total = (half_width(moves / mu * _ROOM) for moves in (HISTOGRAM_MOVES, 2.0))
-    noise = up(2 * max(share, total / math.sqrt(2.0)) / rows, 4)
+    share = half_width(HISTOGRAM_MOVES / mu * _ROOM)
+    mean = sum_half_width(2.0 / mu * _ROOM) / math.sqrt(2.0)
+    noise = up(2 * max(share, mean) / rows, 4)
     return IntervalWidth(rows, noise, up(math.hypot(noise, alone), 4))
 
 
@@ -174,6 +186,11 @@ def target_interval(width: float, rows: int) -> IntervalTarget:
 
 
 def _precise(enough: Callable[[float], bool]) -> Precise:
-    """Return the smallest sufficient μ, and the η of a release with it."""
+    """Return the smallest sufficient μ, and the η of a release with it.
+
+    Half-widths are multiples of half a grid step, so that a μ at a step's very edge would not be
+    enough once it is converted to η and back.
+    """
     mu = last_true(enough, *_MUS)
+    mu = beyond if enough(beyond := mu * _BEYOND) else mu
     return Precise(mu, Budget(mu, Slack(_COORDINATES).total).curve().eta)

@@ -21,6 +21,7 @@ from memberbound.release.precision import (
     NumberInterval,
     half_width,
     normal_quantile,
+    sum_half_width,
 )
 
 
@@ -32,11 +33,14 @@ class Noise:
     confidence: float = CONFIDENCE
     #: Norm of the coefficients, for a linear function of such numbers.
     length: float = 1.0
+    #: Whether that function is of several numbers.
+    several: bool = False
 
     @property
     def half(self) -> float:
         """The half-width of the interval of one number, or of the linear function."""
-        return self.length * half_width(self.scale, self.confidence)
+        width = sum_half_width if self.several else half_width
+        return self.length * width(self.scale, self.confidence)
 
     @property
     def sampling(self) -> float:
@@ -167,7 +171,7 @@ def quantile_interval(
     for sampled in (0.0, max(total, 1.0) * level * (1 - level)):
         reach = np.sqrt(noise.half**2 * variance + noise.sampling**2 * sampled)
         low = int(np.argmax(excess[1:] >= -reach[1:]))
-        high = int(np.flatnonzero(excess[:-1] <= reach[:-1])[-1])
+        high = 2**depth - 1 - int(np.argmax(excess[-2::-1] <= reach[-2::-1]))
         width = (ends[1] - ends[0]) / 2**depth
         found.append((ends[0] + low * width, ends[0] + (high + 1) * width))
     # Noise moves a quantile by whole leaves; how many depends on the density of the values.

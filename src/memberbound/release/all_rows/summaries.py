@@ -225,7 +225,7 @@ class _Work:
         sensitivity = 2 * math.sqrt(width) * _ROOM
         drawn = share.sums(sensitivity=sensitivity)
         noisy = drawn.measure([*sums, *missing, *squares * _SQUARES])
-        noise = Noise(drawn.scale)
+        noise = Noise(drawn.scale, several=True)
         present = np.clip(rows - noisy[width : 2 * width], 1.0, rows)
         columns = zip(noisy, present, noisy[2 * width :] / _SQUARES, self._ranges, strict=False)
         values, intervals = [], []
@@ -257,7 +257,7 @@ class _Work:
         units = self._halves[upper[0]] * self._halves[upper[1]]
         values = (moments - mean[upper[0]] * mean[upper[1]]) * units
         labels = [f"{names[i]}, {names[j]}" for i, j in zip(*upper, strict=True)]
-        laws = (Noise(noise.scale), Noise(further.scale))
+        laws = Noise(noise.scale, several=True), Noise(further.scale, several=True)
         intervals = covariance_intervals(
             values, units, pairs=upper, mean=mean, moments=moments, present=present, noises=laws
         )
@@ -291,7 +291,7 @@ class _Work:
                 for depth in range(1, _DEPTH + 1)
             ]
             by_column.append([_descend_to_quantile(halves, level, bound) for level in self.levels])
-            ends, law = (bound.low, bound.high), Noise(noise.scale)
+            ends, law = (bound.low, bound.high), Noise(noise.scale, several=True)
             intervals.append(
                 [quantile_interval(halves, float(level), ends, law) for level in self.levels]
             )
