@@ -36,8 +36,9 @@ from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_lower, betting_upper
 from memberbound.release.calibration import Calibration
 from memberbound.release.half.fitting import FreshSubsets
+from memberbound.release.half.linear_fits import FittedParameters, Population
 from memberbound.release.half.refitting import calibrate
-from memberbound.release.half.statistics import FittedParameters, Population, clip_rows
+from memberbound.release.half.statistics import clip_rows
 from memberbound.release.noise import GaussianNoise
 from memberbound.release.randomness import InsecureSource
 from oracle.bayes_attack import Attacked, Interval, beliefs, exact_attack

@@ -25,7 +25,8 @@ from protect_data import counts, mean_rows
 from memberbound.games import SubsetGame
 from memberbound.release.half.fitting import FreshSubsets
 from memberbound.release.half.refitting import calibrate
-from memberbound.release.half.statistics import SumStatistic, calibrate_sum, clip_rows, mean
+from memberbound.release.half.statistics import clip_rows
+from memberbound.release.half.sums import SumStatistic, calibrate_sum, mean
 
 Row = dict[str, Any]
 ETAS = (0.05, 0.1)

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from memberbound.release.half.statistics import Population, SumStatistic, histogram
+from memberbound.release.half.linear_fits import Population
+from memberbound.release.half.sums import SumStatistic, histogram
 
 
 def _standard(table: np.ndarray) -> np.ndarray:

@@ -65,7 +65,7 @@ PRIMITIVES: dict[tuple[str, str], Callable[[Arguments, Any], float]] = {
 #: The same event whenever these arguments are the same.
 _EVENTS = {"_solved": ("rows", "beta"), "_cut": ("rows", "alpha")}
 #: These ask what a sample of some size could show, and state nothing about a sample.
-_SILENT = (("attacks.intervals", "non_members_needed"), ("release.half.fitting", "least_draws"))
+_SILENT = (("attacks.intervals", "non_members_needed"), ("release.half.least_noise", "least_draws"))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from scipy.special import ndtr
 
 from memberbound.games import SubsetGame
 from memberbound.release.calibration import Calibration
-from memberbound.release.half.fitting import FreshSubsets, distance_target, least_draws
+from memberbound.release.half.fitting import FreshSubsets
+from memberbound.release.half.least_noise import distance_target, least_draws
 from memberbound.release.half.refitting import calibrate
 from oracle.subset import swaps
 

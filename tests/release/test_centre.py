@@ -7,7 +7,8 @@ import numpy as np
 
 from memberbound.games import SubsetGame
 from memberbound.release.half import refitting
-from memberbound.release.half.fitting import FreshSubsets, certify_scale
+from memberbound.release.half.fitting import FreshSubsets
+from memberbound.release.half.least_noise import certify_scale
 from memberbound.release.half.refitting import calibrate
 from memberbound.release.noise import NormExponentialNoise, izzo_constant
 from oracle.released_statistic import Column

@@ -25,17 +25,16 @@ from sklearn.tree import DecisionTreeClassifier
 
 from memberbound.games import SubsetGame
 from memberbound.release.half import fitting
-from memberbound.release.half.fitting import (
+from memberbound.release.half.fitting import FreshSubsets, evaluate, fit_groups
+from memberbound.release.half.half_estimator import HalfPrivate
+from memberbound.release.half.public_coins import (
     COINS_PUBLIC,
     COINS_SECRET,
-    FreshSubsets,
-    evaluate,
-    fit_groups,
     public_coins,
     with_public_coins,
 )
-from memberbound.release.half.half_estimator import HalfPrivate
-from memberbound.release.half.refitting import calibrate, release_once
+from memberbound.release.half.refitting import calibrate
+from memberbound.release.half.secret_draw import release_once
 from memberbound.release.half.statistics import callable_statistic
 from memberbound.release.randomness import InsecureSource
 from memberbound.verbs.protect_half import protect_half
@@ -156,7 +155,9 @@ class Together:
 def test_threads_of_a_worker_toss_the_same_coins(monkeypatch, locked):
     """Without the lock (the broken twin) two fits at a time draw from one another's stream."""
     if not locked:
-        monkeypatch.setattr(fitting, "ONE_AT_A_TIME", contextlib.nullcontext())
+        monkeypatch.setattr(
+            "memberbound.release.half.public_coins.ONE_AT_A_TIME", contextlib.nullcontext()
+        )
     alone = evaluate(Together(), np.arange(3))[0]
     # Two fits that take turns never meet; two at a time do, however busy the machine is.
     statistic = Together(0.2 if locked else 60)

@@ -10,7 +10,8 @@ from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.release.half.fitting import FreshSubsets, evaluate
 from memberbound.release.half.half_estimator import HalfPrivate
-from memberbound.release.half.refitting import calibrate, release_once
+from memberbound.release.half.refitting import calibrate
+from memberbound.release.half.secret_draw import release_once
 from memberbound.release.noise import release
 from memberbound.release.randomness import InsecureSource
 

@@ -12,16 +12,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from memberbound.games import SubsetGame
-from memberbound.release.half.statistics import FittedParameters, Population
+from memberbound.release.half.linear_fits import FittedParameters, Population
 from memberbound.release.noise import GaussianNoise, NormExponentialNoise
 from oracle.bayes_attack import exact_attack
-from oracle.released_statistic import (
-    Column,
-    calibrated,
-    gains,
-    laplace_cdf,
-    normal_cdf,
-)
+from oracle.released_statistic import Column, calibrated, gains, laplace_cdf, normal_cdf
 
 SIZE, HALF = 8, 4
 DRAWS = 3000

@@ -7,7 +7,7 @@ from sklearn.datasets import make_blobs, make_classification, make_regression
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier
 from sklearn.svm import LinearSVC
 
-from memberbound.release.half.statistics import FittedParameters, Population
+from memberbound.release.half.linear_fits import FittedParameters, Population
 
 TWO = make_classification(60, n_features=4, random_state=0)
 THREE = make_blobs(90, n_features=3, centers=3, cluster_std=2.0, random_state=1)

@@ -9,11 +9,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from memberbound.errors import InputError
 from memberbound.release.half.half_estimator import HalfPrivate
-from memberbound.release.half.statistics import (
-    FittedPredictions,
-    Population,
-    PredictionTable,
-)
+from memberbound.release.half.linear_fits import Population
+from memberbound.release.half.prediction_table import FittedPredictions, PredictionTable
 
 X, Y = make_classification(120, n_features=4, random_state=0)
 QUERY = X[:6] + 0.01

@@ -11,7 +11,8 @@ from memberbound.quantities import Certificate, marked, vacuous
 from memberbound.release.half.fitting import FreshSubsets
 from memberbound.release.half.half_estimator import HalfPrivate
 from memberbound.release.half.refitting import METHODS, calibrate
-from memberbound.release.half.statistics import callable_statistic, mean
+from memberbound.release.half.statistics import callable_statistic
+from memberbound.release.half.sums import mean
 from memberbound.verbs.protect_half import protect_half
 from oracle.released_statistic import gains, outputs_of
 

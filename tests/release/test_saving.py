@@ -14,8 +14,8 @@ from memberbound.release import saving
 from memberbound.release.calibration import VECTOR_ENDINGS
 from memberbound.release.half import half_estimator
 from memberbound.release.half.half_estimator import TableModel
-from memberbound.release.half.refitting import release_statistic
-from memberbound.release.half.statistics import mean
+from memberbound.release.half.secret_draw import release_statistic
+from memberbound.release.half.sums import mean
 from memberbound.release.saving import certificate_path, check_certificate, load, save
 from memberbound.verbs.protect_half import protect_half
 

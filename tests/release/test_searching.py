@@ -11,7 +11,7 @@ from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import mean_upper
 from memberbound.numerics.roots import fixed_order
-from memberbound.release.half.fitting import (
+from memberbound.release.half.least_noise import (
     certify_scale,
     distance_target,
     eta_from_distance,

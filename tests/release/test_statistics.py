@@ -8,15 +8,14 @@ from scipy import stats
 
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.release.half.refitting import release_once, secret_subset
-from memberbound.release.half.statistics import (
+from memberbound.release.half.secret_draw import release_once, secret_subset
+from memberbound.release.half.statistics import callable_statistic, quantiles
+from memberbound.release.half.sums import (
     SumStatistic,
     calibrate_sum,
-    callable_statistic,
     covariance,
     histogram,
     mean,
-    quantiles,
     total,
 )
 from memberbound.release.randomness import InsecureSource

@@ -15,7 +15,8 @@ from scipy.stats import binom, norm
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_upper
 from memberbound.numerics.roots import fixed_order
-from memberbound.release.half.fitting import FreshSubsets, certify_in_order
+from memberbound.release.half.fitting import FreshSubsets
+from memberbound.release.half.least_noise import certify_in_order
 from memberbound.release.half.neighbours import MixtureDistances, neighbour_groups, scales_around
 from memberbound.release.half.refitting import calibrate
 from oracle.released_statistic import Column, gains, outputs_of, statistics

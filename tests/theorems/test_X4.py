@@ -13,7 +13,8 @@ from scipy.stats import binom
 
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_upper
-from memberbound.release.half.fitting import FreshSubsets, certify_scale
+from memberbound.release.half.fitting import FreshSubsets
+from memberbound.release.half.least_noise import certify_scale
 from memberbound.release.half.neighbours import match_neighbours, neighbour_groups
 from memberbound.release.noise import GaussianNoise
 from oracle.released_statistic import (

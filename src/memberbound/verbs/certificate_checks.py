@@ -15,7 +15,7 @@ from memberbound.quantities import significant
 from memberbound.release.calibration import half_statement
 from memberbound.release.coarse_table import certify_released, coarse_statement
 from memberbound.release.half.calibration_record import CALIBRATION_FORMAT, recomputed_gain
-from memberbound.release.half.statistics import SUM_FORMAT, SumStatistic, calibrate_sum
+from memberbound.release.half.sums import SUM_FORMAT, SumStatistic, calibrate_sum
 from memberbound.release.verification import Check, file_check, require, run_check, seal_check
 from memberbound.subset.population_record import digest_of_rows
 from memberbound.tables.counting import count_profile

@@ -37,18 +37,14 @@ from memberbound.learners.refits import Cluster, Scheduler, connect
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.calibration import VECTOR_ENDINGS, Calibration, Release
 from memberbound.release.half.half_estimator import HalfPrivate, TableModel
-from memberbound.release.half.refitting import release_statistic
+from memberbound.release.half.secret_draw import release_statistic
 from memberbound.release.half.statistics import (
     CallableStatistic,
-    SumStatistic,
     callable_statistic,
     clip_rows,
-    covariance,
-    histogram,
-    mean,
     quantiles,
-    total,
 )
+from memberbound.release.half.sums import SumStatistic, covariance, histogram, mean, total
 from memberbound.release.model_quality import usefulness_notes
 from memberbound.release.noise import check_eta_range
 from memberbound.release.saving import save

@@ -20,7 +20,7 @@ from memberbound.games import SubsetGame
 from memberbound.numerics.means import betting_upper, log_error_shared
 from memberbound.numerics.rounding import FloatArray, down, up
 from memberbound.quantities import significant
-from memberbound.release.half.fitting import (
+from memberbound.release.half.least_noise import (
     distance_target,
     eta_from_distance,
     mean_bounds,

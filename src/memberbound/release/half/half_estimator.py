@@ -34,21 +34,13 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import Certificate
 from memberbound.release.all_rows.estimator import PrivateEstimator
 from memberbound.release.calibration import Calibration
-from memberbound.release.half.fitting import FreshSubsets, Rows, check_eta, evaluate
-from memberbound.release.half.refitting import (
-    calibrate,
-    calibration_seed_from,
-    release_once,
-    secret_subset,
-)
-from memberbound.release.half.statistics import (
-    FittedParameters,
-    FittedPredictions,
-    Learnable,
-    Population,
-    PredictionTable,
-    clip_rows,
-)
+from memberbound.release.half.fitting import FreshSubsets, Rows, evaluate
+from memberbound.release.half.least_noise import check_eta
+from memberbound.release.half.linear_fits import FittedParameters, Population
+from memberbound.release.half.prediction_table import FittedPredictions, PredictionTable
+from memberbound.release.half.refitting import calibrate
+from memberbound.release.half.secret_draw import calibration_seed_from, release_once, secret_subset
+from memberbound.release.half.statistics import clip_rows
 from memberbound.release.model_quality import ReleaseScore
 from memberbound.release.noise import GaussianNoise, NormExponentialNoise
 from memberbound.release.randomness import InsecureSource, source_from_seed
@@ -236,7 +228,7 @@ class HalfPrivate(PrivateEstimator):
             self.classes_ = population.classes
         return self
 
-    def _statistic(self, population: Population) -> Learnable:
+    def _statistic(self, population: Population) -> FittedParameters | FittedPredictions:
         """Return the statistic of clipped rows: parameters, or predictions on ``query``."""
         clipped = replace(population, features=clip_rows(population.features, self.clip))
         if self.query is None:

@@ -1,17 +1,15 @@
-"""Calibrate noise for a statistic of a secret half, and release it.
+"""Calibrate noise for a statistic of a secret half.
 
 Statistic → Calibration → Release: :func:`calibrate` runs a named method on fresh subsets; then
-:func:`release_statistic` draws the secret, computes the statistic once and adds the noise.
+:func:`~memberbound.release.half.secret_draw.release_statistic` draws the secret, computes the
+statistic once and adds the noise.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -23,23 +21,23 @@ from memberbound.learners.refits import Cluster
 from memberbound.numerics.roots import least_scale
 from memberbound.numerics.rounding import FloatArray, down, up
 from memberbound.quantities import Certificate
-from memberbound.release.calibration import Calibration, Release
+from memberbound.release.calibration import Calibration
 from memberbound.release.half.calibration_record import CalibrationRecord
 from memberbound.release.half.fitting import (
-    COINS_PUBLIC,
-    COINS_SECRET,
-    CertifiedScale,
     Fits,
     FreshSubsets,
     Rows,
     Statistic,
+    evaluate,
+    fit_groups,
+)
+from memberbound.release.half.least_noise import (
+    CertifiedScale,
     certify_in_order,
     certify_scale,
     check_eta,
     distance_target,
     eta_from_distance,
-    evaluate,
-    fit_groups,
     least_draws,
     subset_assumptions,
     without_slack,
@@ -50,17 +48,17 @@ from memberbound.release.half.neighbours import (
     neighbour_groups,
     scales_around,
 )
-from memberbound.release.half.statistics import FittedPredictions, SumStatistic, calibrate_sum
+from memberbound.release.half.prediction_table import FittedPredictions
+from memberbound.release.half.public_coins import COINS_PUBLIC, COINS_SECRET
+from memberbound.release.half.sums import SumStatistic, calibrate_sum
 from memberbound.release.noise import (
     GaussianNoise,
     NoiseLaw,
     NormExponentialNoise,
     floating_point_slack,
     izzo_constant,
-    release,
 )
-from memberbound.release.randomness import RandomSource, source_from_seed
-from memberbound.threads import ONE_AT_A_TIME, no_warnings
+from memberbound.threads import no_warnings
 
 METHODS = ("auto", "crowd", "neighbour", "moment", "izzo")
 #: Maximum number of fits for every record with ``auto``, and on request.
@@ -125,7 +123,7 @@ def calibrate(
     """Find the least noise that a method certifies for the game's record.
 
     ``crowd`` and, for sums over records, ``neighbour`` are exact and sample nothing
-    (:func:`~memberbound.release.half.statistics.calibrate_sum`).  Otherwise:
+    (:func:`~memberbound.release.half.sums.calibrate_sum`).  Otherwise:
 
     * ``neighbour``: fit ``pairs`` independent pairs of neighbouring subsets (at least 500); for
       every record, draws of max(k, N-k) + 1 subsets.  For the average record, compare a fit with
@@ -461,67 +459,3 @@ def _first_scale(lengths: FloatArray, target: float) -> float:
 
 
 # ── The release: draw the secret, compute the statistic once, add noise, after the calibration ────
-
-
-def calibration_seed_from(source: RandomSource) -> int:
-    """Return the seed of the calibration's subsets: public and independent of the secret."""
-    return int(source.words(1)[0] >> np.uint64(1))
-
-
-def secret_subset(game: SubsetGame, source: RandomSource) -> Rows:
-    """Draw a uniform subset of the game's size, sorted.
-
-    Guarantee: uniform if the source's words are: the order of distinct words is a uniform
-    permutation, and ties are redrawn.
-    """
-    while True:
-        words = source.words(game.population)
-        if len(np.unique(words)) == game.population:
-            return np.sort(np.argsort(words)[: game.size]).astype(np.int64)
-
-
-def release_once(
-    statistic: Statistic, calibration: Calibration, secret: Rows, source: RandomSource
-) -> Release:
-    """Compute the statistic of the secret subset once and add noise.
-
-    A failed fit releases zeros with the same noise, as in the calibration, because an error would
-    be visible.  Warnings, error messages and printed text of a learner while it fits the secret are
-    discarded too: they would be a second release, without noise.
-    """
-    with (
-        no_warnings,
-        ONE_AT_A_TIME,
-        contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(io.StringIO()),
-    ):
-        value, _ = evaluate(statistic, secret)
-    values = release(value, calibration.noise, source)
-    names = tuple(getattr(statistic, "names", ()))
-    return Release(values, calibration, names, source.secure)
-
-
-def release_statistic(
-    statistic: Statistic,
-    game: SubsetGame,
-    *,
-    eta: float,
-    method: str = "auto",
-    insecure_seed: int | None = None,
-    **options: Any,
-) -> Release:
-    """Calibrate on fresh subsets, then draw the secret subset and release its statistic.
-
-    ``options`` are those of :func:`calibrate`, which gives the guarantee.
-
-    Examples:
-        >>> from memberbound.release.half.statistics import mean
-        >>> out = release_statistic(mean(np.arange(12.0)), SubsetGame(12, 6), eta=0.1)
-        >>> out.values.shape, out.calibration.certificate.value <= 0.1
-        ((1,), True)
-    """
-    source = source_from_seed(insecure_seed)
-    exact = isinstance(statistic, SumStatistic) and method in ("auto", "crowd", "neighbour")
-    fresh = FreshSubsets(game, 0 if exact else calibration_seed_from(source))
-    calibration = calibrate(statistic, fresh, eta=eta, method=method, **options)
-    return release_once(statistic, calibration, secret_subset(game, source), source)
