@@ -1,6 +1,5 @@
 """Fit a statistic on fresh subsets.
 
-
 A calibrator sees the population and *fresh* subsets of it, never the secret subset of the release
 (theory §6, trap 6): it gets a :class:`FreshSubsets`, which samples its own subsets.
 """
