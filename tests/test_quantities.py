@@ -38,10 +38,8 @@ from memberbound.quantities import (
     significant,
     vacuous,
 )
-from memberbound.report.charts import (
-    sandwich_chart,
-)
 from memberbound.report.page import _headline
+from memberbound.report.sandwich import sandwich_chart
 from memberbound.verbs.study.studying import Study
 from report.sample import answer as answer_of
 from report.sample import sample, typed

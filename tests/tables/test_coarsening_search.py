@@ -7,12 +7,8 @@ import pandas as pd
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.tables.coarsening import (
-    Search,
-    entropy_estimate,
-    prediction_information,
-    smallest_safe_count,
-)
+from memberbound.tables.coarsening import Search, smallest_safe_count
+from memberbound.tables.kept_information import entropy_estimate, prediction_information
 from memberbound.tables.ladders import column_ladder
 from memberbound.tables.recipe import Bins, Drop, Keep
 from memberbound.verbs.harden import harden

@@ -18,7 +18,8 @@ from memberbound.tables.columns import Values
 from memberbound.tables.opening import use_table
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.recipe import labels_of
-from memberbound.tables.roles import Roles, Selection
+from memberbound.tables.roles import Roles
+from memberbound.tables.selection import Selection
 from memberbound.tables.table import Columns, Table
 
 if TYPE_CHECKING:

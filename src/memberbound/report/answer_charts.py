@@ -12,15 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.errors import MemberboundError
-from memberbound.quantities import (
-    NO_GUARANTEE,
-    Mark,
-    marked,
-    percent,
-    significant,
-    vacuous,
-)
-from memberbound.report.charts import HOLLOW, LEAST_RATE, LEAST_SHOWN, draw_roc, sandwich_of
+from memberbound.quantities import NO_GUARANTEE, Mark, marked, percent, significant, vacuous
+from memberbound.report.charts import HOLLOW, LEAST_RATE, LEAST_SHOWN, draw_roc
 from memberbound.report.drawing import (
     DASH_DOT,
     DASHED,
@@ -43,10 +36,8 @@ from memberbound.report.drawing import (
     tag_mark,
     write_text,
 )
-from memberbound.report.model import (
-    RocCurve,
-    SandwichRow,
-)
+from memberbound.report.model import RocCurve, SandwichRow
+from memberbound.report.sandwich import sandwich_of
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -21,7 +21,7 @@ from memberbound.iid.certificates import certify_counts
 from memberbound.iid.profiles import CountProfile
 from memberbound.iid.record_leak import cell_probability_lower, record_leak_upper
 from memberbound.numerics.roots import least_whole
-from memberbound.numerics.rounding import FloatArray
+from memberbound.tables.kept_information import entropy_estimate, prediction_information
 from memberbound.tables.ladders import (
     Ancestors,
     Codes,
@@ -31,20 +31,12 @@ from memberbound.tables.ladders import (
     edge_bins,
     frequent_categories,
     frequent_groups,
+    pair_codes,
     quantile_bins,
     rule_codes,
 )
-from memberbound.tables.recipe import (
-    Drop,
-    Keep,
-    Merge,
-    Pool,
-    Recipe,
-    Rule,
-    exact_codes,
-    labels_of,
-)
-from memberbound.tables.roles import Selection
+from memberbound.tables.recipe import Drop, Keep, Merge, Pool, Recipe, Rule, exact_codes, labels_of
+from memberbound.tables.selection import Selection
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -59,17 +51,8 @@ def _row_cells(columns: Iterable[Codes], rows: int) -> Codes:
     """Number the combinations of several codings row by row."""
     cells = np.zeros(rows, dtype=np.int64)
     for codes in columns:
-        cells = _pair_codes(cells, codes)
+        cells = pair_codes(cells, codes)
     return cells
-
-
-def _pair_codes(first: Codes, second: Codes) -> Codes:
-    """Number the pairs of two codings from 0, without gaps."""
-    import pandas as pd
-
-    key = first * (int(second.max(initial=0)) + 1) + second
-    codes: Codes = pd.factorize(key)[0]
-    return codes.astype(np.int64)
 
 
 def cell_profile(frame: DataFrame) -> CountProfile:
@@ -85,62 +68,6 @@ def cell_profile(frame: DataFrame) -> CountProfile:
         raise InputError("the table must have at least one row.")
     codes = (exact_codes(frame[name]) for name in frame.columns)
     return CountProfile.from_counts(np.bincount(_row_cells(codes, len(frame))))
-
-
-# ── Information kept by a coarsened table: estimates, never certificates ──────────────────────────
-#
-# With a target the measure is the mutual information between the coarsened row and the target, by
-# leave-one-out prediction: each row's target is predicted from the other rows of its cell.  For
-# all-distinct rows, the plug-in value would be the full entropy of the target.  Cells with few rows
-# shrink to the prediction from the columns that stay unchanged.
-#
-# Estimating the shares of a cell from its rows costs about (cells - 1)(values - 1)/2N nats.  The
-# search includes this cost, since a learner would bear it; as an estimate of the information it is
-# a bias.  So report the gain over the same prediction for shuffled targets, which carry no
-# information at the same cost.
-#
-# Without a target the measure is the entropy of the coarsened row, with the Miller–Madow
-# correction.
-
-#: Weight of the prior prediction, in rows per value of the target, when a cell predicts.
-_PRIOR_ROWS = 1.0
-
-
-def prediction_information(cell: Codes, kept: Codes, target: Codes) -> float:
-    """Return the gain, in nats, of predicting a target from other rows of its cell, over shares.
-
-    ``kept`` codes the unchanged columns; their prediction is the prior of a cell's.
-    """
-    shares = np.bincount(target)[target] / target.size
-    prior = _left_out_prediction(kept, target, shares)
-    prediction = _left_out_prediction(_pair_codes(cell, kept), target, prior)
-    return float(np.mean(np.log(prediction / shares)))
-
-
-def _left_out_prediction(cell: Codes, target: Codes, prior: FloatArray) -> FloatArray:
-    """Return for every row the probability its own target gets from the other rows of its cell.
-
-    ``prior`` is that probability from a coarser table, made without the row as well.
-    """
-    width = int(target.max()) + 1
-    others = np.bincount(cell)[cell] - 1.0
-    same_target = _pair_codes(cell, target)
-    same = np.bincount(same_target)[same_target] - 1.0
-    weight = _PRIOR_ROWS * width
-    return (same + weight * prior) / (others + weight)
-
-
-def entropy_estimate(cell: Codes) -> float:
-    """Return an estimate of the entropy of the cell in nats.
-
-    Examples:
-        >>> round(entropy_estimate(np.tile(np.arange(4), 250)), 2)  # ln 4 = 1.386
-        1.39
-    """
-    counts = np.bincount(cell)
-    counts = counts[counts > 0]
-    shares = counts / cell.size
-    return float(-shares @ np.log(shares) + (counts.size - 1) / (2 * cell.size))
 
 
 # ── The search: refine, column by column, what tells most for its price ───────────────────────────
@@ -228,7 +155,7 @@ class Search:
         """Return the estimates for one coarsening, computing them once."""
         if state not in self.scores:
             pooled = self._pool(state, self.groups(state) if groups is None else groups)
-            cell = _pair_codes(pooled, self.fixed_codes)
+            cell = pair_codes(pooled, self.fixed_codes)
             if self.target is None:
                 information = entropy_estimate(cell)
             else:
@@ -276,7 +203,7 @@ class Search:
             for level in range(parent[index] + 1, len(ladder.rules)):
                 child = (*parent[:index], level, *parent[index + 1 :])
                 # A finer rule only splits groups.
-                finer = None if child in self.scores else _pair_codes(groups, ladder.codes[level])
+                finer = None if child in self.scores else pair_codes(groups, ladder.codes[level])
                 yield child, self.score(child, finer)
         for pool in range(len(self.pools)):
             if pool != parent[-1] and any(parent[:-1]):
@@ -334,7 +261,7 @@ class Search:
         for state in ranked[:_FINALISTS]:
             expected = self.scores[state].leak
             if expected > limit:
-                cell = _pair_codes(self._pool(state, self.groups(state)), self.fixed_codes)
+                cell = pair_codes(self._pool(state, self.groups(state)), self.fixed_codes)
                 counts = np.bincount(cell)
                 profile = CountProfile.from_counts(counts)
                 tight = certify_counts(profile, confidence=self.confidence).delta_upper

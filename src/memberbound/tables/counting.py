@@ -18,7 +18,8 @@ from memberbound.tables.engine import identifier, literal, writing
 from memberbound.tables.exact import compile_rows, exact_keys, exact_rows, query_types
 from memberbound.tables.frame_files import FORMULA_STARTS, SIGNED_NUMBER, excel_safe_text
 from memberbound.tables.opening import use_table
-from memberbound.tables.roles import Roles, Selection, select_by_role
+from memberbound.tables.roles import Roles
+from memberbound.tables.selection import Selection, select_by_role
 from memberbound.tables.table import Columns, EmbeddedTable, Table
 
 if TYPE_CHECKING:

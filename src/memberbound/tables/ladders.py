@@ -16,15 +16,7 @@ from memberbound.errors import InputError
 from memberbound.files import read_document
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Values, label_of
-from memberbound.tables.recipe import (
-    Bins,
-    Drop,
-    Generalise,
-    Keep,
-    Merge,
-    Rule,
-    labels_of,
-)
+from memberbound.tables.recipe import Bins, Drop, Generalise, Keep, Merge, Rule, labels_of
 
 if TYPE_CHECKING:
     from pandas import Series
@@ -259,3 +251,12 @@ def ancestor_level(ancestors: Ancestors, level: int) -> Generalise:
 def rule_codes(column: Series, rule: Rule) -> Codes:
     """Return the number of every row's coarsened value."""
     return labels_of(rule.apply(column))[0]
+
+
+def pair_codes(first: Codes, second: Codes) -> Codes:
+    """Number the pairs of two codings from 0, without gaps."""
+    import pandas as pd
+
+    key = first * (int(second.max(initial=0)) + 1) + second
+    codes: Codes = pd.factorize(key)[0]
+    return codes.astype(np.int64)

@@ -15,7 +15,8 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Values
 from memberbound.tables.opening import use_table
 from memberbound.tables.persons import check_unit, number_persons
-from memberbound.tables.roles import Reading, Roles, Selection, select_by_role
+from memberbound.tables.roles import Reading, Roles
+from memberbound.tables.selection import Selection, select_by_role
 from memberbound.tables.table import Columns, Table, check_names
 
 if TYPE_CHECKING:

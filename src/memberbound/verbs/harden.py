@@ -30,14 +30,7 @@ from memberbound.games import IidGame
 from memberbound.iid.certificates import LeakBounds, leak_certificate
 from memberbound.iid.count_record import CountRecord
 from memberbound.iid.profiles import CountProfile
-from memberbound.quantities import (
-    Certificate,
-    at_prices,
-    decimals,
-    marked,
-    significant,
-    vacuous,
-)
+from memberbound.quantities import Certificate, at_prices, decimals, marked, significant, vacuous
 from memberbound.release.coarse_table import CoarseTable, certify_released, coarse_statement
 from memberbound.release.saving import save
 from memberbound.tables.coarsening import FrontierPoint, Levels, Search, Wish, cell_profile, choose
@@ -48,7 +41,8 @@ from memberbound.tables.opening import path_of, use_table
 from memberbound.tables.public_rows import check_target_role, first_rows
 from memberbound.tables.recipe import Recipe, check_frame
 from memberbound.tables.references import reference_notes, rows_in_common
-from memberbound.tables.roles import Reading, select_by_role
+from memberbound.tables.roles import Reading
+from memberbound.tables.selection import select_by_role
 from memberbound.tables.table import Table, check_names
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ from memberbound.release.noise import check_eta_range
 from memberbound.release.saving import save
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.recipe import labels_of
-from memberbound.tables.roles import Selection
+from memberbound.tables.selection import Selection
 from memberbound.tables.table import Table
 from memberbound.verbs.protection import HalfProtection
 

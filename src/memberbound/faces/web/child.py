@@ -72,9 +72,9 @@ def _report(options: Keywords) -> dict[str, object]:
 
     The nonce of the script is generated here, so nothing in the report can contain it.
     """
-    from memberbound.report.charts import sandwich_chart
     from memberbound.report.model import parse_report
     from memberbound.report.page import render
+    from memberbound.report.sandwich import sandwich_chart
 
     nonce, report = secrets.token_urlsafe(16), parse_report(options)
     chart = sandwich_chart(report, "worst") or sandwich_chart(report, "average")
