@@ -7,6 +7,7 @@ is neither: it is a result.
 
 from __future__ import annotations
 
+import difflib
 import errno
 import importlib
 import math
@@ -40,6 +41,22 @@ def shorten(message: str, longest: int = _LONGEST) -> str:
         return line
     tail = longest // 3
     return f"{line[: longest - tail - 3].rstrip()} … {line[-tail:].lstrip()}"
+
+
+def listed_names(name: object, names: Iterable[object], most: int = 12) -> str:
+    """Return the names there are instead of a wrong one, the closest first, as a clause.
+
+    Examples:
+        >>> listed_names("agee", ["age", "sex"])
+        "did you mean 'age'? It has 'age', 'sex'"
+    """
+    known = [str(each) for each in names]
+    by_case = {each.casefold(): each for each in reversed(known)}
+    close = difflib.get_close_matches(str(name).casefold(), by_case, n=1)
+    listed = ", ".join(map(repr, known[:most]))
+    more = f" and {len(known) - most} more" if len(known) > most else ""
+    hint = f"did you mean {by_case[close[0]]!r}? It" if close else "it"
+    return f"{hint} has {listed}{more}"
 
 
 class MemberboundError(Exception):

@@ -325,6 +325,6 @@ def test_headline_and_limit_name_one_attack():
     assert "(combined)" in compared.what
     assert compared.estimate == pytest.approx(0.595)
     assert "(combined) is right about 59.5 %" in answer.sentence
-    assert "another (loss) at least 56.25 %" in answer.sentence
+    assert "another (loss) at least 56.2" in answer.sentence
     (floor,) = answer.successes("floor")
     assert "(loss)" in floor.what

@@ -114,6 +114,13 @@ def test_an_epsilon_is_answered_with_the_eta_that_keeps_it(tmp_path):
     assert "No such option" in command("certify", str(table), "--epsilon", "1").stderr
 
 
+def test_a_call_with_too_few_or_too_many_arguments_shows_one_that_runs():
+    for verb, *given in (("predict", "table.csv"), ("audit-text", "texts.csv")):
+        ended = command(verb, *given)
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert f"For example: memberbound {verb} " in ended.stderr
+
+
 def test_messages_are_bounded_lines_without_control_characters():
     names = ", ".join(f"'column{i}'" for i in range(10_000))
     told = str(InputError(f"the table has no column 'x'; it has {names}."))

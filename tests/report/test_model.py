@@ -41,7 +41,7 @@ def _result(step: str, *path: Any) -> Callable[[dict[str, Any]], None]:
 #: A change that breaks the report, and what the sentence has to name: one for each kind of rule.
 BROKEN: tuple[tuple[Callable[[dict[str, Any]], None], str], ...] = (
     (_put("schema", "memberbound-report/1"), "schema 'memberbound-report/4'"),
-    (_put("schema", _GONE), "got None"),
+    (_put("schema", _GONE), "got another JSON object"),
     (_put("verdict", _GONE), "'verdict'"),
     (_put("extra", 1), "without 'extra'"),
     (_put("command", "audit"), "report.command must be 'study'"),

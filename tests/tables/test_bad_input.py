@@ -79,10 +79,9 @@ def test_empty_tables(tmp_path):
 
 def test_columns():
     table = pa.table({"age": [1, 2], "sex": ["f", "m"]})
-    assert "no column 'agee'; it has 'age', 'sex'" in refusal(table, ["agee"])
-    assert "The closest name is 'age'." in refusal(table, ["agee"])
-    assert "closest" not in refusal(table, ["income"])
-    assert "no column 'Age'" in refusal(table, "Age")
+    assert "no column 'agee'; did you mean 'age'? It has 'age', 'sex'." in refusal(table, ["agee"])
+    assert "no column 'income'; it has 'age', 'sex'." in refusal(table, ["income"])
+    assert "no column 'Age'; did you mean 'age'?" in refusal(table, "Age")
     assert "'sex' twice" in refusal(table, ["sex", "age", "sex"])
     assert "at least one column" in refusal(table, [])
     assert "no column 'who'" in refusal(table, unit="who")

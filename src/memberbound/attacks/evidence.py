@@ -17,7 +17,7 @@ import numpy as np
 
 from memberbound.attacks.scores import content_generator, membership
 from memberbound.attacks.signals import BoolArray, Signals, signals_from
-from memberbound.errors import InputError
+from memberbound.errors import InputError, listed_names
 from memberbound.learners.learner import Labels, Task, network_factory
 from memberbound.learners.model_files import load_model
 from memberbound.learners.trained import Access, Answers, TrainedModel, rows_as_trained
@@ -307,9 +307,8 @@ def _rows_and_target(
         if target is None:
             raise InputError("target must name the column that the model predicts, got None.")
         if target not in frame.columns:
-            raise InputError(
-                f"{called} must have the target {target!r}; it has {_list_names(frame.columns)}."
-            )
+            listed = listed_names(target, frame.columns)
+            raise InputError(f"{called} has no column {target!r}; {listed}.")
         rows, truth = frame.drop(columns=[target]), frame[target].to_numpy()
     missing = np.flatnonzero(pd.isna(truth))
     if missing.size:
@@ -345,9 +344,8 @@ def _values_of(by: str, frame: DataFrame, target: str | None, truth: Labels) -> 
     if by == target:
         return list(truth.tolist())
     if by not in frame.columns:
-        raise InputError(
-            f"by must be a column of the records ({_list_names(frame.columns)}), got {by!r}."
-        )
+        listed = listed_names(by, frame.columns)
+        raise InputError(f"by must be a column of the records, got {by!r}; {listed}.")
     return list(frame[by].tolist())
 
 

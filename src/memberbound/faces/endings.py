@@ -78,7 +78,7 @@ def ending(problem: BaseException, tracebacks: Path | None = None) -> tuple[str,
     # Typer vendors click, so recognise its errors by their methods.
     format_message = getattr(problem, "format_message", None)
     if format_message is not None:
-        sentence = _suggest_eta(problem) or format_message()
+        sentence = _suggest_eta(problem) or _show_usage(problem) or format_message()
         return sentence, getattr(problem, "exit_code", 2)
     if is_memory_error(problem):
         return "out of memory. Use fewer rows, columns or --workers, or a larger machine.", 1
@@ -110,6 +110,18 @@ def _suggest_eta(problem: BaseException) -> str | None:
             eta = decimals(_eta_of_normal_noise(epsilon, 1e-5), "lower", 4)
             told = f"--epsilon: --eta {eta} is ε = {epsilon} at δ = 1e-5, one record replaced"
     return f"{verb} takes --eta, not {told} (memberbound explain translates)."
+
+
+def _show_usage(problem: BaseException) -> str | None:
+    """Return the complaint about too few or too many arguments, with the verb's first example."""
+    context, told = getattr(problem, "ctx", None), getattr(problem, "format_message", str)()
+    if context is None or not told.startswith(("Missing argument", "Got unexpected extra")):
+        return None
+    help = str(context.command.help or "")
+    start = f"memberbound {context.info_name} "
+    lines = [line.strip() for line in help.splitlines()]
+    example = next((line for line in lines if line.startswith(start)), None)
+    return None if example is None else f"{told.rstrip('.')}. For example: {example}"
 
 
 def _eta_of_normal_noise(epsilon: float, delta: float) -> float:

@@ -119,8 +119,8 @@ def read_certificate(
     beside = certificate_path(target) if certificate is None else Path(certificate)
     if not beside.is_file():
         raise InputError(
-            f"path must come with its certificate {beside.name!r}, which is missing. "
-            "Without it there is no guarantee for the release."
+            f"{target.name} must come with its certificate {beside.name!r}, which is missing. "
+            "Without it there is no guarantee: give a file that a verb of memberbound released."
         )
     stated = read_document(beside, "certificate", "JSON")
     if isinstance(stated, dict) and stated.get("predicateType") == PREDICATE_TYPE:

@@ -449,7 +449,12 @@ def parse_report(report: object) -> Report:
     if not isinstance(report, Mapping):
         raise InputError(f"report must be a JSON object, got {shorten(report)}.")
     if report.get("schema") != SCHEMA_ID:
-        schema = shorten(report.get("schema"))
+        schema = report.get("schema")
+        if not str(schema).startswith("memberbound-report/"):
+            raise InputError(
+                "report must be the report.json of a study (memberbound study), got another JSON "
+                "object."
+            )
         raise InputError(f"report must have schema {SCHEMA_ID!r}, got {schema}.")
     typed = parse_as(Report, report, "report")
     for step, kind in VIEWS.items():

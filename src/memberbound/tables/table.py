@@ -12,7 +12,6 @@ There is one class per storage: :class:`MemoryTable` (a pandas table or an array
 
 from __future__ import annotations
 
-import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 import numpy as np
 
-from memberbound.errors import InputError
+from memberbound.errors import InputError, listed_names
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.columns import Values
 from memberbound.tables.csv_files import CsvFormat
@@ -532,7 +531,4 @@ def check_names(names: Iterable[str], columns: Sequence[str], table: str) -> Non
     """Refuse a name that is not among a table's columns."""
     absent = next((name for name in names if name not in columns), None)
     if absent is not None:
-        listed = ", ".join(map(repr, columns))
-        close = difflib.get_close_matches(absent, columns, n=1)
-        hint = f" The closest name is {close[0]!r}." if close else ""
-        raise InputError(f"{table} has no column {absent!r}; it has {listed}.{hint}")
+        raise InputError(f"{table} has no column {absent!r}; {listed_names(absent, columns)}.")

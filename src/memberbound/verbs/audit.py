@@ -363,8 +363,9 @@ def _read_answers(
     given = [name for name, source in sources.items() if source is not None]
     if len(given) != 1:
         raise InputError(
-            "members must be one table of scores or predictions where there is no model, got "
-            f"{' and '.join(given) or 'none'}."
+            "model must be given with the rows that it was trained on (members, nonmembers, "
+            "target); without a model, give one table: members with a score each, predictions, or "
+            f"one_run. Got {' and '.join(given) or 'none of these'}."
         )
     if predictions is not None:
         return read_predictions(predictions, by, encoding)

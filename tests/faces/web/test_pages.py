@@ -509,7 +509,7 @@ def test_report_viewer_refuses_other_files_and_trusts_no_report(
     page = visit("/study")
     for name, content, words in (
         ("words.json", "no JSON", "must be a report.json, got a file that is not JSON"),
-        ("other.json", '{"a": 1}', "report must have schema"),
+        ("other.json", '{"a": 1}', "must be the report.json of a study"),
         ("list.json", "[1, 2]", "list.json: "),
     ):
         (tmp_path / name).write_text(content, encoding="utf-8")
