@@ -20,10 +20,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import memberbound
+from memberbound.certificate import AuditBound, Certificate
 from memberbound.games import IidGame, SubsetGame
 from memberbound.quantities import (
-    AuditBound,
-    Certificate,
     Mark,
     Side,
     Sides,

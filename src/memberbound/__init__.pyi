@@ -1,6 +1,9 @@
 """The public surface: every name, with the module that defines it."""
 
 from memberbound._version import __version__ as __version__
+from memberbound.certificate import AuditBound as AuditBound
+from memberbound.certificate import Certificate as Certificate
+from memberbound.certificate import Estimate as Estimate
 from memberbound.curve import GaussianCurve as GaussianCurve
 from memberbound.curve import LaplaceCurve as LaplaceCurve
 from memberbound.curve import PolygonCurve as PolygonCurve
@@ -16,9 +19,6 @@ from memberbound.games import NeighbourGame as NeighbourGame
 from memberbound.games import SubsetGame as SubsetGame
 from memberbound.iid.profiles import CountProfile as CountProfile
 from memberbound.learners.torch_learner import TorchLearner as TorchLearner
-from memberbound.quantities import AuditBound as AuditBound
-from memberbound.quantities import Certificate as Certificate
-from memberbound.quantities import Estimate as Estimate
 from memberbound.release.all_rows.estimator import MembershipPrivate as MembershipPrivate
 from memberbound.release.all_rows.search import private_search as private_search
 from memberbound.release.half.half_estimator import HalfPrivate as HalfPrivate

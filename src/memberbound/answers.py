@@ -53,8 +53,9 @@ from typing import (
     is_typeddict,
 )
 
+from memberbound.certificate import Certificate, common_fields
 from memberbound.games import Game, IidGame
-from memberbound.quantities import Certificate, Side, Sides, common_fields, number_text, numbers_in
+from memberbound.quantities import Side, Sides, number_text, numbers_in
 
 if TYPE_CHECKING:
     from pandas import DataFrame

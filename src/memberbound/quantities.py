@@ -1,13 +1,4 @@
-"""Certified, measured and estimated numbers, and their conversion to text.
-
-Three kinds of numbers must never be confused (theory §6, trap 1):
-
-* :class:`Certificate`: proved, with its theorems and assumptions, at a stated confidence;
-* :class:`AuditBound`: measured by attacks, with a confidence interval;
-* :class:`Estimate`: neither.
-
-No function converts one into another, and the three classes share no base.  The *side* of a number
-alone determines how it is rounded and printed:
+"""Numbers as text: the *side* of a number alone determines how it is rounded and printed.
 
 =============  ==========================  ==========================================
 side           printed                     meaning
@@ -34,15 +25,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
-from typing import ClassVar, Literal
+from typing import Literal
 
-from memberbound._version import __version__
-from memberbound.errors import InputError, fraction
-from memberbound.games import ATTACKERS, Game
-
-Direction = Literal["upper", "lower"]
 Side = Literal["upper", "lower", "estimate", "given"]
 #: Key of an answer → the side of its number, or of everything below it; ``*`` is every other key.
 Sides = Mapping[str, "Side | Sides"]
@@ -53,9 +39,6 @@ SIGNS: dict[str, str] = {"upper": "≤ ", "lower": "≥ ", "estimate": "≈ ", "
 NO_LEAK = "no leak shown"
 #: Text instead of a vacuous certificate.
 NO_GUARANTEE = "no guarantee"
-#: Sides of an estimate between two bounds, and of a certificate's dictionary.
-INTERVAL: Sides = {"estimate": "estimate", "lower": "lower", "upper": "upper"}
-CERTIFICATE: Sides = {"lower": "lower", "upper": "upper", "confidence": "lower"}
 _ROUNDING = {"upper": ROUND_CEILING, "lower": ROUND_FLOOR, "estimate": ROUND_HALF_EVEN}
 #: Quantity → the value at which a certificate becomes vacuous.
 _VACUOUS = {
@@ -269,10 +252,10 @@ def vacuous(upper: float | None, quantity: str = "accuracy", *, largest_gain: fl
     >>> vacuous(0.04, "eta"), vacuous(0.04, "eta", largest_gain=4 / 100)
     (False, True)
     """
-    return _emptiness(upper, quantity, largest_gain) is not None
+    return emptiness(upper, quantity, largest_gain) is not None
 
 
-def _emptiness(bound: float | None, quantity: str, largest_gain: float = 0.5) -> str | None:
+def emptiness(bound: float | None, quantity: str, largest_gain: float = 0.5) -> str | None:
     """Return the text that replaces a (nearly) vacuous certificate, else None."""
     name = quantity.split(maxsplit=1)[0]
     limit = largest_gain if name == "eta" else _VACUOUS.get(name, math.inf)
@@ -316,7 +299,7 @@ def marked(
     """
     if kind == "audit" and value is not None and blind is not None and value <= blind:
         return Mark("unproved", NO_LEAK)
-    if kind == "certificate" and (empty := _emptiness(value, quantity, largest_gain)) is not None:
+    if kind == "certificate" and (empty := emptiness(value, quantity, largest_gain)) is not None:
         return Mark("unproved", empty)
     sides: dict[str, Side] = {
         "certificate": "lower" if quantity == "security" else "upper",
@@ -358,149 +341,6 @@ def number_text(path: str, value: float, side: Side) -> str:
     if side in ("upper", "lower"):
         words = {key.removesuffix(f"_{side}").rpartition("_")[2] for key in path.split(".")}
         for word in words & _VACUOUS.keys():
-            if (empty := _emptiness(value, word)) is not None:
+            if (empty := emptiness(value, word)) is not None:
                 return empty
     return SIGNS[side] + significant(value, side)
-
-
-def json_number(value: float | None) -> float | None:
-    """Return a JSON number: NaN and infinities become ``None``."""
-    if value is None or not math.isfinite(value):
-        return None
-    return value
-
-
-def common_fields(
-    command: str, game: Game, theorems: tuple[str, ...], assumptions: tuple[str, ...]
-) -> dict[str, object]:
-    """Return the keys that every result of the contract carries."""
-    return {
-        "command": command,
-        "version": __version__,
-        "game": game.name,
-        "protects": game.protects,
-        "theorems": list(theorems),
-        "assumptions": list(assumptions),
-    }
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """A proved bound: ``quantity`` is at most (or at least) ``value``, for every attack.
-
-    ``confidence`` is 1 for a theorem without sampling, else the probability over the data with
-    which the bound holds.
-    """
-
-    SIDES: ClassVar[Sides] = CERTIFICATE
-
-    quantity: str
-    value: float
-    direction: Direction
-    game: Game
-    theorems: tuple[str, ...]
-    assumptions: tuple[str, ...] = ()
-    confidence: float = 1.0
-
-    def __post_init__(self) -> None:
-        fraction("confidence", self.confidence, open_left=True)
-        if math.isnan(self.value):
-            raise InputError(f"a certificate for {self.quantity} must be a number, got nan.")
-        if not self.theorems:
-            raise InputError(f"a certificate for {self.quantity} must name its theorem.")
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields; the key gives the direction of the bound."""
-        return {
-            "kind": "certificate",
-            "quantity": self.quantity,
-            self.direction: json_number(self.value),
-            "confidence": self.confidence,
-            "game": self.game.name,
-            "protects": self.game.protects,
-            "theorems": list(self.theorems),
-            "assumptions": list(self.assumptions),
-        }
-
-    def summary(self) -> str:
-        """Return one readable line."""
-        largest = getattr(self.game, "largest_gain", 0.5)
-        if (empty := _emptiness(self.value, self.quantity, largest)) is not None:
-            claim = f"{empty} for {self.quantity}"
-        else:
-            shown = significant(self.value, self.direction)
-            claim = f"certified: {self.quantity} {SIGNS[self.direction]}{shown}"
-        at = "" if self.confidence == 1.0 else f" with confidence {confident(self.confidence)}"
-        against = ATTACKERS[self.game.name]
-        return f"{claim}{at} ({self.game.protects}, against {against}; {', '.join(self.theorems)})"
-
-
-@dataclass(frozen=True)
-class AuditBound:
-    """The measured performance of an attack: an estimate with a confidence interval, in a game."""
-
-    quantity: str
-    estimate: float
-    lower: float
-    upper: float
-    confidence: float
-    game: Game
-    attack: str
-
-    def __post_init__(self) -> None:
-        fraction("confidence", self.confidence, open_left=True, open_right=True)
-        if not self.lower <= self.estimate <= self.upper:
-            raise InputError(
-                f"an audit of {self.quantity} must have lower ≤ estimate ≤ upper, got "
-                f"{self.lower!r}, {self.estimate!r}, {self.upper!r}."
-            )
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        return {
-            "kind": "audit",
-            "quantity": self.quantity,
-            "estimate": json_number(self.estimate),
-            "lower": json_number(self.lower),
-            "upper": json_number(self.upper),
-            "confidence": self.confidence,
-            "game": self.game.name,
-            "protects": self.game.protects,
-            "attack": self.attack,
-        }
-
-    def summary(self) -> str:
-        """Return one readable line."""
-        return (
-            f"measured: {self.attack} reached {self.quantity} "
-            f"{significant(self.estimate, 'estimate', 4)} "
-            f"[{significant(self.lower, 'lower', 4)}, {significant(self.upper, 'upper', 4)}] at "
-            f"confidence {confident(self.confidence)} "
-            f"({self.game.name} game)"
-        )
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number that is neither proved nor bounded, with its method."""
-
-    quantity: str
-    value: float
-    method: str
-    warnings: tuple[str, ...] = field(default=())
-
-    def to_dict(self) -> dict[str, object]:
-        """Return JSON-ready fields."""
-        return {
-            "kind": "estimate",
-            "quantity": self.quantity,
-            "estimate": json_number(self.value),
-            "method": self.method,
-            "warnings": list(self.warnings),
-        }
-
-    def summary(self) -> str:
-        """Return one readable line."""
-        notes = "".join(f" ({w})" for w in self.warnings)
-        shown = significant(self.value, "estimate", 4)
-        return f"estimated: {self.quantity} ≈ {shown} by {self.method}{notes}"

@@ -17,15 +17,10 @@ from memberbound.attacks.intervals import (
     two_sample_deviation,
 )
 from memberbound.attacks.model_audit import audit_groups, recognise_members
-from memberbound.attacks.one_run import (
-    Guesses,
-    audit_one_run,
-    least_fpr_of_dp,
-    one_run_epsilon,
-)
+from memberbound.attacks.one_run import Guesses, audit_one_run, least_fpr_of_dp, one_run_epsilon
 from memberbound.attacks.scores import Scores, audit_scores, highest_floor
+from memberbound.certificate import AuditBound
 from memberbound.games import ModelGame
-from memberbound.quantities import AuditBound
 
 F = Fraction
 

@@ -5,9 +5,10 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import Ridge
 
+from memberbound.certificate import Certificate
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.quantities import Certificate, marked, vacuous
+from memberbound.quantities import marked, vacuous
 from memberbound.release.half.fitting import FreshSubsets
 from memberbound.release.half.half_estimator import HalfPrivate
 from memberbound.release.half.refitting import METHODS, calibrate

@@ -33,11 +33,12 @@ from memberbound.attacks.intervals import clopper_pearson_lower, clopper_pearson
 from memberbound.attacks.scores import AttackAudit, MeasuredAttacks, area_under_roc
 from memberbound.attacks.shadows import ShadowRun
 from memberbound.attacks.signals import BoolArray
+from memberbound.certificate import AuditBound
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
 from memberbound.numerics.means import mean_lower, mean_upper
 from memberbound.numerics.rounding import FloatArray, shared_confidence
-from memberbound.quantities import AuditBound, significant
+from memberbound.quantities import significant
 
 #: The fewest models that can be divided into shadows and targets.
 FEWEST_MODELS = 8

@@ -55,10 +55,10 @@ from memberbound.attacks.scores import (
 )
 from memberbound.attacks.shadows import ShadowRun, select_known_records
 from memberbound.attacks.signals import BoolArray
+from memberbound.certificate import AuditBound
 from memberbound.errors import InputError
 from memberbound.learners.learner import Labels
 from memberbound.numerics.rounding import FloatArray, shared_confidence
-from memberbound.quantities import AuditBound
 
 #: The fewest members, and the fewest non-members, in an audit.
 FEWEST = 20

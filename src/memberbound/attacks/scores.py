@@ -22,17 +22,11 @@ from memberbound.attacks.intervals import (
     two_sample_deviation,
 )
 from memberbound.attacks.signals import BoolArray
+from memberbound.certificate import AuditBound, json_number
 from memberbound.errors import InputError
 from memberbound.games import ModelGame
 from memberbound.numerics.rounding import FloatArray, shared_confidence
-from memberbound.quantities import (
-    AuditBound,
-    confident,
-    decimals,
-    interval,
-    json_number,
-    significant,
-)
+from memberbound.quantities import confident, decimals, interval, significant
 
 
 def content_generator(

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from memberbound.answers import EstimateOf, Given, Lower, OmitEmpty, Upper
+from memberbound.certificate import Certificate, Estimate
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import IidGame, gamma_from_priors
 from memberbound.iid.count_functions import (
@@ -35,11 +36,7 @@ from memberbound.iid.profiles import (
 from memberbound.iid.record_leak import RecordLeaks, cell_probability_lower, record_leak_upper
 from memberbound.iid.worst_case import checked_law, leak_of_law, leak_of_uniform
 from memberbound.numerics.binomial import Atoms, half_deviation_upper
-from memberbound.numerics.means import (
-    bounded_differences_upper,
-    mixture_upper,
-    self_bounding_upper,
-)
+from memberbound.numerics.means import bounded_differences_upper, mixture_upper, self_bounding_upper
 from memberbound.numerics.roots import least_whole
 from memberbound.numerics.rounding import (
     FloatArray,
@@ -49,7 +46,7 @@ from memberbound.numerics.rounding import (
     up,
     up_array,
 )
-from memberbound.quantities import Certificate, Estimate, significant
+from memberbound.quantities import significant
 
 EXPONENTIAL = "count function, exponential moments"
 SPLIT = "two samples, all splits"

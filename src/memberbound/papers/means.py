@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from memberbound.certificate import Certificate
 from memberbound.errors import InputError, fraction, nonnegative, positive, whole_number
 from memberbound.games import IidGame, SubsetGame, gamma_from_priors
 from memberbound.iid import gaussian_mean
@@ -15,7 +16,6 @@ from memberbound.iid.certificates import leak_certificate
 from memberbound.numerics.means import betting_upper, log_error_shared
 from memberbound.numerics.rounding import down, up
 from memberbound.papers.vectors import Numbers, each
-from memberbound.quantities import Certificate
 from memberbound.subset.gaussian import NoisySum, noise_on_sum
 from memberbound.subset.profile import checked_table
 

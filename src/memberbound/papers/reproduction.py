@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memberbound.certificate import json_number
 from memberbound.declarations import Progress
 from memberbound.errors import InputError, positive, whole_number
 from memberbound.files import write_text
 from memberbound.games import Game, IidGame, SubsetGame
 from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import json_number
 from memberbound.verbs.reproduce import Check, Row
 
 if TYPE_CHECKING:

@@ -24,12 +24,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from memberbound.answers import Given, Lower, Upper, plain
+from memberbound.certificate import Certificate
 from memberbound.curve.families import GaussianCurve, SlackCurve, gaussian_summary
 from memberbound.errors import InputError, fraction, nonnegative, positive, whole_number
 from memberbound.games import NeighbourGame
 from memberbound.numerics.roots import last_true
 from memberbound.numerics.rounding import FloatArray, sum_up, sums_up, up
-from memberbound.quantities import Certificate
 from memberbound.release.derivation import (
     Derivation,
     GroupBound,

@@ -12,9 +12,10 @@ import numpy as np
 
 from memberbound._version import __version__
 from memberbound.answers import plain
+from memberbound.certificate import Certificate
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray, sum_up
-from memberbound.quantities import Certificate, at_confidence, percent
+from memberbound.quantities import at_confidence, percent
 from memberbound.release.noise import NoiseLaw
 from memberbound.release.release_file import Writer, json_page, safetensors, tensor_writer
 

@@ -99,7 +99,7 @@ class CurveRecord(TypedDict):
 
 
 class BoundRecord(TypedDict):
-    """A :class:`~memberbound.quantities.Certificate` of η."""
+    """A :class:`~memberbound.certificate.Certificate` of η."""
 
     kind: str
     quantity: str

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from memberbound.answers import INTERNAL, IidAnswer, OmitEmpty, computed
+from memberbound.certificate import Certificate
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -35,14 +36,7 @@ from memberbound.iid.profiles import CountProfile, JointProfile
 from memberbound.iid.record_leak import RecordLeaks, record_leaks
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import (
-    Certificate,
-    at_confidence,
-    at_prices,
-    marked,
-    percent,
-    significant,
-)
+from memberbound.quantities import at_confidence, at_prices, marked, percent, significant
 from memberbound.tables.frame_files import check_excel_safe
 
 # ── The answer ────────────────────────────────────────────────────────────────────────────────────

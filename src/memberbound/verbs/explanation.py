@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from memberbound.answers import INTERNAL, Answer, Given, Inline, Lower, OmitEmpty, Upper, computed
+from memberbound.certificate import Certificate
 from memberbound.curve.families import gaussian_summary
 from memberbound.dp import DpGuarantee, leak_from_pure_dp
 from memberbound.games import (
@@ -19,7 +20,7 @@ from memberbound.games import (
 )
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import down
-from memberbound.quantities import Certificate, marked, mu_row, percent, significant, vacuous
+from memberbound.quantities import marked, mu_row, percent, significant, vacuous
 from memberbound.release.precision import IntervalTarget, IntervalWidth, widths_at
 
 #: False-positive rates at which the TPR is bounded unless others are given.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 
 from memberbound.answers import INTERNAL, Answer, EstimateOf, Given, OmitEmpty, computed
+from memberbound.certificate import Certificate
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -30,7 +31,7 @@ from memberbound.games import IidGame
 from memberbound.iid.certificates import LeakBounds, leak_certificate
 from memberbound.iid.count_record import CountRecord
 from memberbound.iid.profiles import CountProfile
-from memberbound.quantities import Certificate, at_prices, decimals, marked, significant, vacuous
+from memberbound.quantities import at_prices, decimals, marked, significant, vacuous
 from memberbound.release.coarse_table import CoarseTable, certify_released, coarse_statement
 from memberbound.release.saving import save
 from memberbound.tables.coarsening import FrontierPoint, Levels, Search, Wish, cell_profile, choose

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from memberbound.answers import Given, IidAnswer, Lower, OmitEmpty, computed
+from memberbound.certificate import Certificate
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -29,7 +30,6 @@ from memberbound.iid.count_record import CountRecord
 from memberbound.iid.profiles import CountProfile
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import (
-    Certificate,
     at_confidence,
     at_prices,
     confident,

@@ -19,12 +19,12 @@ from memberbound.answers import (
     Upper,
     computed,
 )
+from memberbound.certificate import Certificate
 from memberbound.games import SubsetGame, member_name
 from memberbound.limits import Limited, Part, Success
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import (
     NO_GUARANTEE,
-    Certificate,
     Side,
     at_confidence,
     marked,

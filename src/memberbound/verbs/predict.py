@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from numpy.typing import NDArray
 
 from memberbound.answers import INTERNAL, CertifiedAnswer, computed
+from memberbound.certificate import Certificate
 from memberbound.declarations import (
     DatabaseTable,
     Encoding,
@@ -23,7 +24,7 @@ from memberbound.errors import InputError
 from memberbound.files import check_output
 from memberbound.learners.learner import network_factory
 from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import Certificate, significant
+from memberbound.quantities import significant
 from memberbound.release.saving import answering, load
 from memberbound.tables.frame_files import check_excel_safe, excel_safe_table, write_table
 from memberbound.tables.opening import path_of

@@ -13,16 +13,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from memberbound.answers import (
-    INTERNAL,
-    CertifiedAnswer,
-    EstimateOf,
-    Given,
-    OmitEmpty,
-    computed,
-)
+from memberbound.answers import INTERNAL, CertifiedAnswer, EstimateOf, Given, OmitEmpty, computed
 from memberbound.attacks.one_run import OneRun, audit_one_run
 from memberbound.attacks.scores import Scores
+from memberbound.certificate import Certificate
 from memberbound.declarations import (
     Column,
     Eta,
@@ -35,7 +29,7 @@ from memberbound.declarations import (
 from memberbound.errors import whole_number
 from memberbound.learners.language_models import check_folder, load_language_model
 from memberbound.leaves import load_leaf
-from memberbound.quantities import Certificate, decimals, marked, percent, significant
+from memberbound.quantities import decimals, marked, percent, significant
 from memberbound.release.budget import Budget, CurveReadings
 from memberbound.release.randomness import source_from_seed
 from memberbound.release.release_step import ReleaseStep, Reserve

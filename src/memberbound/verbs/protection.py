@@ -21,11 +21,11 @@ from memberbound.answers import (
     Upper,
     computed,
 )
+from memberbound.certificate import Certificate
 from memberbound.games import GUESSES_STAND_ALONE, SubsetGame, member_name
 from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import (
     NO_GUARANTEE,
-    Certificate,
     at_confidence,
     decimals,
     interval,

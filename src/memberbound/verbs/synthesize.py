@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.answers import INTERNAL, EstimateOf, Given, computed
+from memberbound.certificate import Certificate
 from memberbound.declarations import (
     Column,
     DatabaseTable,
@@ -46,7 +47,7 @@ from memberbound.learners.holdout import (
     score_beside_constant,
 )
 from memberbound.learners.refits import Scheduler, connect
-from memberbound.quantities import Certificate, decimals, marked, percent
+from memberbound.quantities import decimals, marked, percent
 from memberbound.release.all_rows.bounds import forms_of, read_bounds, read_statements
 from memberbound.release.all_rows.cells import NumberCells, cast_to_declared
 from memberbound.release.all_rows.marginals import ReleasedColumn
@@ -57,11 +58,7 @@ from memberbound.release.all_rows.noisy_marginals import (
 )
 from memberbound.release.all_rows.rules import Rules
 from memberbound.release.all_rows.rules_section import read_rules
-from memberbound.release.all_rows.synthetic import (
-    SyntheticRows,
-    SyntheticTable,
-    fit_synthetic,
-)
+from memberbound.release.all_rows.synthetic import SyntheticRows, SyntheticTable, fit_synthetic
 from memberbound.release.budget import Budget
 from memberbound.release.randomness import source_from_seed
 from memberbound.release.release_step import ReleaseStep, Reserve

@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+from memberbound.certificate import common_fields
 from memberbound.declarations import Option
 from memberbound.games import NeighbourGame
 from memberbound.leaves import load_leaf
-from memberbound.quantities import common_fields
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -12,13 +12,13 @@ from typing import Any, Self
 
 import numpy as np
 
+from memberbound.certificate import Certificate
 from memberbound.errors import InputError, one_of
 from memberbound.learners.learner import Labels
 from memberbound.learners.raw_rows import raw_records
 from memberbound.learners.trained import available_if
 from memberbound.leaves import load_leaf
 from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import Certificate
 from memberbound.release.all_rows.boosting import BoostedModel
 from memberbound.release.all_rows.encoder import Encoder, TargetCode
 from memberbound.release.all_rows.gradient import Features, GradientModel

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.answers import plain
+from memberbound.certificate import Certificate
 from memberbound.curve.families import SlackCurve
 from memberbound.dp import DpSgd, DpSgdHistory, EtaTarget, calibrated_noise_multiplier
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray, down, up
-from memberbound.quantities import Certificate
 from memberbound.release.all_rows.bounds import Range, forms_of, read_bounds
 from memberbound.release.all_rows.encoder import EncodedBlock, Encoder, TargetCode
 from memberbound.release.all_rows.gradient import TrainingRows

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from memberbound.certificate import Certificate
 from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import Certificate
 from memberbound.release.all_rows.bounds import Bounds, Categories, read_bounds
 from memberbound.release.all_rows.cells import MOST_CELLS, WRITINGS
 from memberbound.release.all_rows.label_model import SCORE_BINS, LabelModel
@@ -46,10 +46,7 @@ from memberbound.release.all_rows.private_columns import (
     look_names,
     refuse_small,
 )
-from memberbound.release.all_rows.synthetic_columns import (
-    declare_columns,
-    learn_cells,
-)
+from memberbound.release.all_rows.synthetic_columns import declare_columns, learn_cells
 from memberbound.release.all_rows.tree import PairModel
 from memberbound.release.budget import Budget, Slack
 from memberbound.release.calibration import Calibration

@@ -17,15 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from memberbound.certificate import Certificate
 from memberbound.errors import InputError, whole_number
 from memberbound.learners.adapters import tensor_names
 from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import Certificate
-from memberbound.release.all_rows.text_adapters import (
-    AdaptedModel,
-    check_model,
-    language_losses,
-)
+from memberbound.release.all_rows.text_adapters import AdaptedModel, check_model, language_losses
 from memberbound.release.all_rows.text_budget import TextBudget
 from memberbound.release.all_rows.text_training import (
     Noise,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from memberbound.certificate import Certificate
 from memberbound.errors import InputError
 from memberbound.games import NeighbourGame
-from memberbound.quantities import Certificate
 from memberbound.release.all_rows.networks import NetworkBudget
 from memberbound.release.all_rows.text_training import TextTraining, record_reach
 from memberbound.release.budget import Budget, Slack

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from memberbound.certificate import Certificate
 from memberbound.declarations import Progress
 from memberbound.errors import InputError, positive
 from memberbound.games import SubsetGame
@@ -31,7 +32,6 @@ from memberbound.learners.learner import Labels
 from memberbound.learners.refits import Cluster
 from memberbound.learners.trained import available_if
 from memberbound.numerics.rounding import FloatArray
-from memberbound.quantities import Certificate
 from memberbound.release.all_rows.estimator import PrivateEstimator
 from memberbound.release.calibration import Calibration
 from memberbound.release.half.fitting import FreshSubsets, Rows, evaluate

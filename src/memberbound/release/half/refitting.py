@@ -14,13 +14,13 @@ from functools import partial
 import numpy as np
 
 from memberbound.answers import plain
+from memberbound.certificate import Certificate
 from memberbound.declarations import Progress
 from memberbound.errors import InputError, fraction, one_of, whole_number
 from memberbound.games import SubsetGame
 from memberbound.learners.refits import Cluster
 from memberbound.numerics.roots import least_scale
 from memberbound.numerics.rounding import FloatArray, down, up
-from memberbound.quantities import Certificate
 from memberbound.release.calibration import Calibration
 from memberbound.release.half.calibration_record import CalibrationRecord
 from memberbound.release.half.fitting import (

@@ -14,12 +14,13 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
+from memberbound.certificate import Certificate
 from memberbound.errors import InputError, SearchError
 from memberbound.games import SubsetGame
 from memberbound.learners.learner import Labels
 from memberbound.numerics.roots import confirmed, least_scale
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up
-from memberbound.quantities import Certificate, significant
+from memberbound.quantities import significant
 from memberbound.release.calibration import Calibration
 from memberbound.release.half.fitting import Rows
 from memberbound.release.half.least_noise import check_eta, subset_assumptions
