@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,15 +19,18 @@ from memberbound.numerics.rounding import FloatArray, sum_up
 from memberbound.quantities import at_confidence, percent
 from memberbound.release.noise import NoiseLaw
 from memberbound.release.release_file import Writer, json_page, safetensors, tensor_writer
+from memberbound.tables.frame_files import FRAME_ENDINGS, excel_safe_text, table_writer
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from memberbound.release.budget import Budget
     from memberbound.release.precision import NumberInterval
 
 
 #: Formats of a released vector, and the key of its numbers.
-VECTOR_ENDINGS = (".json", ".safetensors")
-_VALUES = "values"
+VECTOR_ENDINGS = (".json", ".safetensors", ".csv", ".xlsx")
+_VALUES, _VALUE = "values", "value"
 
 Record = Literal["average", "every"]
 
@@ -139,8 +143,10 @@ class Release:
         return self.budget.evidence(self.rows, self.calibration.certificate)
 
     def file_writer(self, path: Path) -> Writer:
-        """Return a function that writes the numbers as JSON or safetensors."""
+        """Return a function that writes the numbers as JSON, safetensors, or a table."""
         values = np.ascontiguousarray(self.values, dtype=np.float64)
+        if path.suffix.lower() in FRAME_ENDINGS:
+            return table_writer(self._frame(), path)
         if path.suffix.lower() == ".json":
             page = {"names": list(self.names), _VALUES: values.tolist()}
             page |= {"intervals": plain(self.intervals)} if self.intervals else {}
@@ -148,6 +154,15 @@ class Release:
             text = json_page(page)
             return lambda draft: draft.write_text(text, encoding="utf-8")
         return tensor_writer({_VALUES: values})
+
+    def _frame(self) -> DataFrame:
+        """Return a row per number: its name, its value and its intervals, if there are any."""
+        import pandas as pd
+
+        names = self.names or tuple(f"value {i}" for i in range(len(self.values)))
+        safe = [excel_safe_text(name) for name in names]
+        frame = pd.DataFrame({"name": safe, _VALUE: self.values})
+        return frame.join(pd.DataFrame([vars(interval) for interval in self.intervals]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,4 +177,11 @@ def load_vector(path: Path) -> FloatArray:
     """Read the numbers of a saved vector."""
     if path.suffix.lower() == ".json":
         return np.array(json.loads(path.read_text(encoding="utf-8"))[_VALUES], dtype=np.float64)
+    if path.suffix.lower() == ".csv":
+        with path.open(encoding="utf-8", newline="") as file:
+            return np.array([float(row[_VALUE]) for row in csv.DictReader(file)])
+    if path.suffix.lower() == ".xlsx":
+        import pandas as pd
+
+        return np.array(pd.read_excel(path)[_VALUE], dtype=np.float64)
     return np.asarray(safetensors().load(path.read_bytes())[_VALUES])

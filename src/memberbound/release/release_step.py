@@ -14,6 +14,7 @@ from memberbound.release.budget import Budget
 from memberbound.release.ledger_file import ledger_entry
 from memberbound.release.noise import check_eta_range
 from memberbound.release.saving import save
+from memberbound.tables.frame_files import check_sheet
 from memberbound.tables.opening import path_of
 
 #: Charge a budget, before any noise is drawn.
@@ -48,6 +49,7 @@ class ReleaseStep:
         if self.out is not None and self.formats:
             source = path_of(self.source)
             check_output(self.out, formats=self.formats, source=source, force=self.force)
+            check_sheet(self.out, rows=0)
 
     def run(
         self,

@@ -47,8 +47,8 @@ def save(released: object, path: str | Path, *, force: bool = False) -> Path:
 
     Models are saved as ``*.skops`` (extra ``skops``); models of all rows also as ``*.json`` or, for
     other runtimes, ``*.onnx`` (extra ``onnx``); numbers (a
-    :class:`~memberbound.release.calibration.Release`) as ``*.json`` or ``*.safetensors``, networks
-    as ``*.safetensors``, synthetic tables as table files.
+    :class:`~memberbound.release.calibration.Release`) as ``*.json``, ``*.safetensors``, ``*.csv``
+    or ``*.xlsx``, networks as ``*.safetensors``, synthetic tables as table files.
     Each file is written atomically.  The certificate is written first, so that an interruption
     never leaves a release without its certificate, whether new or old.
     """

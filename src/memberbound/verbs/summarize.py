@@ -80,11 +80,12 @@ def summarize(
         unit: column that identifies the person; each person counts once, with the mean of their
             rows (a sum adds up persons' means; a count is of persons, split in fractions if their
             rows differ).
-        out: file for the numbers (.json, .safetensors); their certificate is written beside it.
+        out: file for the numbers (.json, .safetensors; .csv or .xlsx with names and intervals);
+            their certificate is written beside it.
 
     Command line:
         memberbound summarize patients.csv --statistic mean --columns age,bmi --bounds bounds.yaml
-        memberbound summarize patients.csv --statistic histogram --columns ward --eta 0.01
+        memberbound summarize patients.csv --statistic histogram --columns ward --out wards.csv
         memberbound summarize patients.csv --statistic contingency --columns sex,ward --consistent
 
     Examples:
