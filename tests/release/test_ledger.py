@@ -1,6 +1,7 @@
 """The ledger: its limit, what a crash leaves, two processes at once, damaged files, its verb."""
 
 import errno
+import hashlib
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from memberbound.release import ledger_file
 from memberbound.release.budget import Budget
 from memberbound.release.ledger_file import ledger_entry
 from memberbound.release.randomness import InsecureSource
+from memberbound.release.release_step import ReleaseStep
 
 try:
     import fcntl
@@ -488,3 +490,64 @@ def test_bad_input(ledger, call, word):
         call(ledger.path)
     assert reread(ledger) == ledger
     assert not list(ledger.path.parent.glob("none*"))
+
+
+# ── The step of every release of all rows ─────────────────────────────────────────────────────────
+
+
+def states(ledger):
+    return [entry.state for entry in reread(ledger).releases]
+
+
+def test_a_release_is_charged_before_it_is_drawn_and_confirmed_after_it_is_written(
+    ledger, tmp_path
+):
+    out, seen = tmp_path / "numbers.txt", []
+
+    def draw(reserve):
+        seen.append(states(ledger))
+        reserve(SMALL)
+        seen.append(states(ledger))
+        return "3.5"
+
+    def write(released, path):
+        path.write_text(released)
+        seen.append(states(ledger))
+
+    step = ReleaseStep("summarize", "people.csv", 0.05, out, ledger)
+    assert step.run("mean", draw, write) == out.read_text() == "3.5"
+    assert seen == [[], ["reserved"], ["reserved"]]
+    (entry,) = reread(ledger).releases
+    assert (entry.state, entry.what, entry.table) == ("released", "mean", "people.csv")
+    assert entry.release_sha256 == hashlib.sha256(b"3.5").hexdigest()
+
+
+@pytest.mark.parametrize("fails", ["draw", "write"])
+def test_a_release_that_fails_stays_charged(ledger, tmp_path, fails):
+    def draw(reserve):
+        reserve(SMALL)
+        if fails == "draw":
+            raise OSError
+
+    def write(*_):
+        raise OSError
+
+    step = ReleaseStep("summarize", None, 0.05, tmp_path / "numbers.json", ledger)
+    with pytest.raises(OSError):  # noqa: PT011
+        step.run("mean", draw, write)
+    assert states(ledger) == ["reserved"]
+
+
+def test_a_step_refuses_bad_options_before_anything_is_read(tmp_path):
+    existing = tmp_path / "people.csv"
+    existing.write_text("x\n1\n")
+    good = {"out": tmp_path / "new.csv", "formats": (".csv",)}
+    assert ReleaseStep("synthesize", existing, 0.05, **good).seed is None
+    for bad, word in (
+        ({"eta": 0.6}, "eta"),
+        ({"seed": -1}, "insecure_seed"),
+        ({"out": existing}, "differ"),
+        ({"out": tmp_path / "new.txt"}, "end in"),
+    ):
+        with pytest.raises(InputError, match=word):
+            ReleaseStep("synthesize", existing, **({"eta": 0.05} | good | bad))

@@ -53,6 +53,44 @@ def test_no_file_names_a_machine_path() -> None:
     assert not found, "\n".join(found)
 
 
+def missing_modules(page: str) -> list[str]:
+    """Return the names in backticks, and of the drawing, that are neither a module nor a file."""
+    package = ROOT / "src" / "memberbound"
+    known = {path.stem for path in package.rglob("*")} | {"serve", "make"}
+    drawing, text = page.split("```")[1], "".join(page.split("```")[::2])
+    named = re.findall(r"[a-z_]+(?:/[a-z_]+)+|[a-z]+_[a-z_]+", drawing)
+    named += re.findall(r"`([A-Za-z_0-9./]+)`", text)
+    roots = (package, ROOT)
+    return [
+        name
+        for name in named
+        if name not in known
+        and not any((root / f"{name}{end}").exists() for root in roots for end in ("", ".py"))
+    ]
+
+
+def test_the_map_of_the_package_names_modules_that_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert missing_modules(page) == []
+    assert page.count("\n") <= 80  # two screens
+    # The broken twins.
+    assert missing_modules(page.replace("tables/cells", "tables/bins")) == ["tables/bins"]
+    assert missing_modules(page.replace("label_model", "label_law")) == ["label_law"]
+
+
+def test_a_guard_of_the_map_imports_what_it_guards() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (?:how|which|what) .*", page, re.MULTILINE)
+    assert len(rows) >= 8
+    for row in rows:
+        _, _, modules, guards, _ = row.split("|")
+        room, _, name = re.findall(r"`([a-z_/]+)`", modules)[0].rpartition("/")
+        dotted = ".".join(["memberbound", *filter(None, room.split("/"))])
+        imports = re.compile(rf"from {dotted}(\.{name} import| import [^)]*?\b{name}\b)")
+        tests = [ROOT / name for name in re.findall(r"`(tests/[a-z_/0-9A-Z]+\.py)`", guards)]
+        assert any(imports.search(test.read_text(encoding="utf-8")) for test in tests), row
+
+
 def test_the_longest_test_files_are_there() -> None:
     """A file that is moved would silently lose its place in the order of the tests."""
     assert not [name for name in LONGEST if not (ROOT / "tests" / name).is_file()]
