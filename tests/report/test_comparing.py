@@ -52,7 +52,7 @@ def test_other_differences_are_reported() -> None:
     other["data"]["sha256"] = "0" * 64
     said = memberbound.compare(sample(), other).sentence
     assert "The tables are different." in said
-    assert "Asked differently: eta, seed." in said
+    assert "Changed options: eta, seed." in said
 
 
 def test_history_is_in_the_order_of_time() -> None:

@@ -1,9 +1,9 @@
 """The catalogue of attacks: the score, the required access and the inputs of each.
 
-An audit of a learner has many targets, each attacked with other models of that learner; an audit of
-a given model has one target, attacked with reference models.  Every score is a (targets, records)
-array, and higher scores mean "member".  An attack never sees the half of the target that it is
-evaluated on.
+An audit of a learner has many targets, each attacked with the help of other models of that learner;
+an audit of a given model has one target, attacked with reference models.  Every score is a
+(targets, records) array, and higher scores mean "member".  An attack never sees the half of the
+target that it is evaluated on.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Moments:
     squares: FloatArray
 
     def variance(self, pool: BoolArray | slice) -> FloatArray:
-        """Return the variance per record, shrunk towards ``pool``'s with the weight of 4 models."""
+        """Return the variance per record, shrunk towards that of ``pool`` with weight 4."""
         freedom = np.maximum(self.count - 1, 0.0)
         shape = np.broadcast_shapes(self.squares.shape, freedom.shape)
         free, squares = (np.broadcast_to(a, shape)[:, pool] for a in (freedom, self.squares))
@@ -82,7 +82,7 @@ class Targets:
     def each_by_the_others(
         cls, signals: Signals, membership: BoolArray, pool: BoolArray | None = None
     ) -> Targets:
-        """Return targets in which every model is attacked with all the others."""
+        """Return targets such that every model is attacked with all others."""
         return cls(signals, signals, membership, leave_one_out=True, pool=pool)
 
     @classmethod
@@ -102,7 +102,7 @@ class Targets:
 
     @cached_property
     def practice(self) -> Targets:
-        """The shadows attacked with each other, where all training sets are known."""
+        """The shadows as targets of one another, with known training sets."""
         shadows, membership = self.trained_shadows
         if self.leave_one_out:
             return self
@@ -131,7 +131,7 @@ class Targets:
 
     @cached_property
     def statistics(self) -> tuple[Moments, Moments, FloatArray]:
-        """An approximately normal statistic: shadows with the record, shadows without it, targets.
+        """An approximately normal statistic of shadows with the record, without it, and of targets.
 
         The statistic is the logit of the true class, or minus the log of the squared error.
         """
@@ -201,7 +201,7 @@ def largest_logit(kind: str, logits: FloatArray) -> float:
     """Return the absolute value at which shadow logits are clipped.
 
     In a forest, an exact 0 or 1 is a unanimous vote.  Clip probabilities to half of the smallest
-    step seen among the shadows (its first percentile), as if half a vote were missing.
+    step among the shadows (its first percentile), as if half a vote were missing.
     """
     if kind != "probabilities":
         return np.inf
@@ -247,10 +247,10 @@ def rmia(targets: Targets) -> FloatArray:
 
 
 def combined_log_odds(targets: Targets) -> FloatArray:
-    """Return the log-odds of membership from a classifier of the other attacks' features.
+    """Return the log-odds of membership from a classifier on the features of the other attacks.
 
-    Train the classifier on the shadows, attacked with each other, since their training sets are
-    known; without shadows, on known members and non-members of the given model.
+    The classifier is trained on the shadows, attacked with each other, because their training sets
+    are known; without shadows, on known members and non-members of the given model.
     """
     if targets.shadows is None:
         assert targets.evidence is not None
@@ -263,7 +263,7 @@ def combined_log_odds(targets: Targets) -> FloatArray:
         return _classify(rows, member, table)
     scores = np.empty(table.shape[:2])
     odd = np.arange(len(table)) % 2 == 1
-    for half in (odd, ~odd):  # targets are shadows: never score what the rule was trained on
+    for half in (odd, ~odd):  # targets are shadows, so never score the models trained on
         scores[half] = _classify(rows[~half], member[~half], table[half])
     return scores
 
@@ -299,12 +299,12 @@ def _attack_features(targets: Targets) -> FloatArray:
             gap,
             own - (likely_in.mean + likely_out.mean) / 2,
         ]
-    # Single precision: this targets × records × features array is the audit's largest.
+    # Single precision, because this targets × records × features array is the audit's largest.
     return np.stack([np.broadcast_to(c, value.shape) for c in columns], axis=-1, dtype=np.float32)
 
 
 def _answer_features(evidence: Evidence) -> FloatArray:
-    """Return (N, F) features of the given model's answers alone."""
+    """Return (N, F) features from the given model's answers alone."""
     signals, truth = evidence.signals, np.asarray(evidence.truth)
     columns = [np.arcsinh(signals.logit[0]), np.log(signals.loss[0] + 1e-9)]
     p = class_probabilities(evidence.answers)
@@ -317,7 +317,7 @@ def _answer_features(evidence: Evidence) -> FloatArray:
     return np.column_stack(columns)
 
 
-#: Maximum number of (model, record) pairs to train on; with few features, more do not help.
+#: Maximum number of (model, record) pairs to train on; more do not help with few features.
 _MOST_PAIRS = 40_000
 
 
@@ -326,7 +326,7 @@ def _classify(train: FloatArray, member: BoolArray, test: FloatArray) -> FloatAr
     from sklearn.linear_model import LogisticRegression
 
     rows, labels = train.reshape(-1, train.shape[-1]), member.reshape(-1)
-    # An odd step samples all targets and records evenly.
+    # An odd step samples targets and records evenly.
     step = max(1, len(rows) // _MOST_PAIRS) | 1
     rows, labels = rows[::step].astype(np.float64), labels[::step]
     centre, spread = rows.mean(axis=0), rows.std(axis=0) + 1e-9
@@ -345,7 +345,7 @@ Need = Literal["classes", "graded answers", "references"]
 _MISSING: dict[Need, str] = {
     "classes": "a regression has no labels",
     "graded answers": "the model gives labels only",
-    "references": "there are no reference models (they need a model that can be trained again or a "
+    "references": "there are no reference models (they need a model that can be retrained or a "
     "named learner, and no quick)",
 }
 
@@ -361,7 +361,7 @@ class Attack:
     learns: bool = True
 
     def obstacle(self, targets: Targets) -> str:
-        """Return the reason why it cannot run, or an empty string."""
+        """Return the reason why the attack cannot run, or an empty string."""
         kind = targets.signals.kind
         lacking: dict[Need, bool] = {
             "classes": kind == "residuals",
@@ -403,7 +403,8 @@ def runnable(
 ) -> tuple[dict[str, Attack], list[str]]:
     """Return the attacks that can run, and a sentence for each that cannot.
 
-    Edge cases: unknown ``names`` are refused, and so is a choice in which nothing can run.
+    Edge cases: unknown ``names`` are rejected, and so is a selection without any attack that can
+        run.
     """
     chosen: dict[str, Attack] = {}
     for name in ATTACKS if names is None else names:

@@ -1,4 +1,4 @@
-"""Checks besides the attacks: comparability of the two samples, and rows stored in the model.
+"""Checks of the two samples' comparability, and of rows stored in the model.
 
 An audit compares members with fresh records *from the same distribution*. If last year's customers
 trained the model and this year's are the non-members, every attack separates them by year, whether
@@ -70,7 +70,7 @@ def duplicate_notes(evidence: Evidence) -> tuple[str, ...]:
             f"{shared.size} non-members equal a member in every column and the target (first "
             "rows, counted from 1: "
             f"{', '.join(map(str, shared[:5]))}). No attack can tell such rows apart, so every "
-            "number is drawn towards blind guessing: give non-members that the model was not "
+            "number is biased towards blind guessing: give non-members that the model was not "
             "trained on. They are not left out, because that would make two samples of one "
             "distribution differ"
         )
@@ -82,7 +82,8 @@ def duplicate_notes(evidence: Evidence) -> tuple[str, ...]:
     return tuple(notes)
 
 
-# ── One law? ──────────────────────────────────────────────────────────────────────────────────────
+# ── Test for one distribution
+# ──────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,8 @@ class LawTest:
     """Result of a classifier that sees columns and target but not the model.
 
     If members and non-members come from one distribution, P(``p_value`` ≤ α) ≤ α. ``auc`` is the
-    classifier's on held-out records, for the better of the two halves, with the error shared
-    between them.
+    classifier's AUC on held-out records, for the better of the two halves, which share the error
+    level.
     """
 
     p_value: Upper
@@ -112,7 +113,7 @@ class LawTest:
                 "Members and non-members differ already in their columns: a classifier that never "
                 f"saw the model tells them apart with AUC {reached} "
                 f"(p ≤ {significant(self.p_value, 'upper', 2)}). The attacks below measure that "
-                "difference too, so what they reach is not shown to be a leak of the model. Take "
+                "difference too, so their results do not show a leak of the model. Take "
                 "non-members from the source of the training records."
             )
         return (
@@ -146,9 +147,9 @@ def law_test(
     the halves swap roles.  ``content`` seeds the split when the features are not an array.
 
     Guarantee: if the records are exchangeable, P(p_value ≤ α) ≤ α.
-    Theorem: proofs/given-models.md claim 3: given one half, the labels of the other are uniformly
-    shuffled under the null hypothesis; one permutation test per half, and the smaller p-value
-    doubled.
+    Theorem: proofs/given-models.md claim 3.  Given one half, the labels of the other are uniformly
+    shuffled under the null hypothesis, so there is one permutation test per half; the smaller
+    p-value is doubled.
     """
     drawn_from = table if content is None else content
     rng = content_generator(seed, drawn_from, member, purpose="one law")
@@ -195,7 +196,7 @@ def blind_scores(
     """Train a classifier on the columns and score ``others``, higher for members."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    most = 20_000  # more rows do not help here
+    most = 20_000  # more rows do not help
     if len(rows) > most:
         sample = rng.permutation(len(rows))[:most]
         rows, member = rows[sample], member[sample]
@@ -208,15 +209,14 @@ def blind_scores(
     return np.asarray(score, dtype=np.float64)
 
 
-# ── Facts about the fitted model that an output checker needs before any attack ──────────────────
-#
-# None of them is a probability.  Each reports what the model stores or could reveal about single
-# training rows, whether it passes a rule of thumb, and why that matters.
+# ── Facts about the fitted model, for output checkers ──────────────────
+# The facts are counts, not probabilities.  Each reports what the model stores or could reveal about
+# single training rows, whether it passes a rule of thumb, and why that matters.
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One fact: what was counted, the rule of thumb, whether it passes, and the reason."""
+    """A fact: a count, the rule of thumb, whether it passes, and the reason for the rule."""
 
     name: str
     value: int
@@ -257,7 +257,7 @@ def structural_facts(evidence: Evidence, *, small: int = 10) -> tuple[Fact, ...]
     reason += "each: an answer that is nearly a record's own identifies it when it is published."
     counted.append(("smallest cell of answers", int(sizes.min()), " members", reason))
     stored = max((_count_stored_rows(part) for part in parts), default=0)
-    reason = "Anybody who has a file with training records in it can read them, without any attack."
+    reason = "Training records in the model's file can be read without any attack."
     return (
         Fact("stored training rows", stored, "none", stored == 0, reason),
         *(

@@ -1,7 +1,6 @@
-"""Evidence about a given model: its answers to members and non-members, with the true targets.
+"""Evidence about a given model: its answers to members and non-members, with true targets.
 
-It comes from two tables and a model, from a table of predictions, or from a table of an attack's
-scores.
+It is read from two tables and a model, from a table of predictions, or from a table of scores.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Evidence:
         classes: the classes; empty for a regression.
         rows: the model's input rows; None if only answers are known.
         model: the model; None if only answers are known.
-        notes: remarks for readers of the audit.
+        notes: notes for readers of the audit.
         numbers: the index of each record in its own table.
         groups: values of the column that divides the records into groups.
     """
@@ -137,7 +136,7 @@ class Evidence:
             raise InputError("probabilities must be at least 0, got a negative one.")
         if len(table) and bool((table == table[:1]).all()):
             raise InputError(
-                "the model must tell records apart, got the same answer to all "
+                "the model must distinguish records, got the same answer to all "
                 f"{len(table)} records. Nothing about membership can be learnt from it."
             )
         if answers.access != "values":
@@ -172,7 +171,7 @@ class Evidence:
             code_of, classes = {key: code for code, key in enumerate(names)}, names
             shown = _list_names((f"{code} = {key}" for code, key in enumerate(names)), 5)
             notes = (
-                f"The model numbers its classes; they were taken for {name} in alphabetical order "
+                f"The model numbers its classes; they were matched to {name} in alphabetical order "
                 f"({shown})",
             )
         unknown = [v for v in true if v not in code_of]
@@ -262,7 +261,7 @@ def _rows_as_released(
 ) -> tuple[DataFrame, str]:
     """Read a table as ``predict`` does, with ``NA`` and ``01`` as text; return it and its name.
 
-    Convert a column to numbers only if that changes no label.
+    A column is converted to numbers only if that changes no label.
     """
     with use_table(source, encoding=encoding) as table:
         frame, name = table.frame.copy(), table.name
@@ -313,7 +312,7 @@ def _rows_and_target(
     missing = np.flatnonzero(pd.isna(truth))
     if missing.size:
         raise InputError(
-            f"the target must be given in every row of {name}, got nothing in row "
+            f"the target must be given in every row of {name}, got none in row "
             f"{int(missing[0]) + 1}. Drop such rows first."
         )
     if len(truth) == 0:
@@ -361,7 +360,7 @@ def _model_columns(
     return both[list(columns)]
 
 
-# ── A table in place of a model: its predictions, or an attack's scores ───────────────────────────
+# ── A table of predictions or scores instead of a model ───────────────────────────
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ _CELLS = 4096
 
 
 def clopper_pearson_lower(hits: ArrayLike, trials: int, error: float) -> FloatArray:
-    """Bound a probability from below, from ``hits`` in ``trials``.
+    """Return a lower confidence bound on a probability, given ``hits`` in ``trials``.
 
     Guarantee: P(result > p) ≤ ``error`` for every p.
     Theorem: Clopper and Pearson 1934: the p at which ``hits`` or more have probability ``error``;
@@ -46,9 +46,11 @@ def clopper_pearson_lower(hits: ArrayLike, trials: int, error: float) -> FloatAr
 
 
 def clopper_pearson_upper(hits: ArrayLike, trials: int, error: float) -> FloatArray:
-    """Bound a probability from above: P(result < p) ≤ ``error``, as :func:`clopper_pearson_lower`.
+    """Return an upper confidence bound on a probability: P(result < p) ≤ ``error``.
 
-    Edge cases: hits in every trial give 1; one miss gives 1 - ``error``/``trials``.
+    All else is as for :func:`clopper_pearson_lower`.
+
+        Edge cases: hits in every trial give 1; one miss gives 1 - ``error``/``trials``.
 
     Examples:
         >>> clopper_pearson_upper([0, 10], 10, 0.025).round(4).tolist()
@@ -63,14 +65,14 @@ def clopper_pearson_upper(hits: ArrayLike, trials: int, error: float) -> FloatAr
 
 
 def auc_lower(auc: float, members: int, non_members: int, error: float) -> float:
-    """Bound P(X > Y) + ½P(X = Y) from below, from its Mann-Whitney estimate.
+    """Return a lower confidence bound on AUC = P(X > Y) + ½P(X = Y), given its estimate.
 
     Guarantee: P(result > AUC) ≤ ``error`` for any distributions of X and Y.
     Theorem: proofs/audit-intervals.md claim 1: with n the smaller sample, the estimate deviates no
     more easily than the mean of n coin tosses: P(Û ≥ u) ≤ exp(-n·kl(u, AUC)) for u ≥ AUC.
     Assumes: members' scores i.i.d. or drawn without replacement, non-members' scores i.i.d., the
     two independent.
-    Numerics: the last double that the inequality excludes, from a divergence computed from below.
+    Numerics: the last double excluded by the inequality, with the divergence rounded down.
     Edge cases: an estimate of 0 gives 0.
 
     Examples:
@@ -90,9 +92,11 @@ def auc_lower(auc: float, members: int, non_members: int, error: float) -> float
 
 
 def auc_upper(auc: float, members: int, non_members: int, error: float) -> float:
-    """Bound P(X > Y) + ½P(X = Y) from above: P(result < AUC) ≤ ``error``, as :func:`auc_lower`.
+    """Return an upper confidence bound on the AUC: P(result < AUC) ≤ ``error``.
 
-    Numerics: 1 - a lower bound for 1 - ``auc``, raised by one rounding.
+    Computed from :func:`auc_lower` at 1 - ``auc``, with the same guarantee and assumptions.
+
+        Numerics: 1 - a lower bound for 1 - ``auc``, raised by one rounding.
 
     Examples:
         >>> round(auc_upper(0.9, 1000, 5000, 0.025), 4)
@@ -116,13 +120,14 @@ def _divergence(p: float, q: float) -> float:
 def two_sample_deviation(members: int, non_members: int, error: float) -> float:
     """Return s such that no threshold's TPR - FPR is over-estimated by more than s.
 
-    Guarantee: with probability at least 1 - ``error``, at all thresholds at once, including one
-    chosen on the same scores.  The same s bounds under-estimates (a separate event).
-    Theorem: proofs/audit-intervals.md claim 2: Massart's inequality for either sample, doubled for
-    the members, who may be drawn without replacement, and the distribution of the sum of the two
-    independent deviations instead of a union bound.
+    Guarantee: with probability at least 1 - ``error``, this holds for all thresholds
+    simultaneously, including one chosen on the same scores.  The same s bounds under-estimates (a
+    separate event).
+    Theorem: proofs/audit-intervals.md claim 2: Massart's inequality for each sample, doubled for
+    the members, who may be drawn without replacement; instead of a union bound, the distribution of
+    the sum of the two independent deviations is used.
     Assumes: as :func:`auc_lower`.
-    Numerics: cells of the one deviation count at their upper end; the search returns the safe end.
+    Numerics: each cell of one deviation counts at its upper end; the search returns the safe end.
     Edge cases: can exceed 2, in which case the bound is vacuous.
 
     Examples:
@@ -140,7 +145,7 @@ def two_sample_deviation(members: int, non_members: int, error: float) -> float:
     def tail_bound(s: float) -> float:
         return float(masses @ _massart(s - ends, non_members) + beyond[-1]) * (1 + 1e-9)
 
-    # A start where the bound holds: the 1 makes the first term less than a seventh of the error.
+    # The bound holds at this start: the 1 makes the first term less than a seventh of the error.
     both = top + math.sqrt(-math.log(error) / (2 * non_members)) + 1
     near = guessed_zero(lambda s: math.log(tail_bound(s) / error), both, 0.0)
     return last_true(lambda s: tail_bound(s) <= error, both, 0.0, near)
@@ -155,17 +160,19 @@ def _massart(s: FloatArray, n: int) -> FloatArray:
 def rank_within(non_members: int, fpr: float, error: float) -> int:
     """Return k such that "score above the k-th largest non-member" has an FPR ≤ ``fpr``.
 
-    Guarantee: with probability at least 1 - ``error``.  0 if no rank can guarantee that.
+    Guarantee: holds with probability at least 1 - ``error``.  The result is 0 if no rank can
+        guarantee it.
     Theorem: proofs/audit-intervals.md claim 3: the rate is at most a Beta(k, n-k+1) variable, which
-    exceeds α exactly if fewer than k of n coins of bias α land heads.
-    Numerics: tails granted 1e-11 of their size.
+    exceeds α exactly if fewer than k of n coins with bias α land heads.
+    Numerics: tails are raised by 1e-11 of their size.
 
     Examples:
         >>> rank_within(10_000, 0.01, 0.0125), rank_within(400, 0.01, 0.0125)
         (78, 0)
     """
     n = non_members
-    # The last k with P(Bin(n, α) ≤ k-1) ≤ error, which switches once: at n + 1 at the latest.
+    # The last k with P(Bin(n, α) ≤ k-1) ≤ error; the condition switches once, by n + 1 at the
+    # latest.
     first = least_whole(lambda k: special.bdtr(k - 1, n, fpr) * (1 + _SLACK) > error, most=n + 1)
     return n if first is None else first - 1
 
@@ -173,7 +180,8 @@ def rank_within(non_members: int, fpr: float, error: float) -> int:
 def rank_beyond(non_members: int, fpr: float, error: float) -> int:
     """Return k: "score at least the k-th largest non-member" has false-positive rate > ``fpr``.
 
-    Guarantee: with probability at least 1 - ``error``.  n + 1 if no rank can promise that.
+    Guarantee: holds with probability at least 1 - ``error``.  The result is n + 1 if no rank can
+        guarantee it.
     Theorem, Numerics: as :func:`rank_within`.
 
     Examples:
@@ -187,7 +195,7 @@ def rank_beyond(non_members: int, fpr: float, error: float) -> int:
 
 @lru_cache(maxsize=1024)
 def non_members_needed(fpr: float, error: float) -> int:
-    """Return the fewest non-members with which :func:`rank_within` promises anything.
+    """Return the minimum number of non-members for which :func:`rank_within` is positive.
 
     Examples:
         >>> [non_members_needed(a, 0.0125) for a in (0.1, 0.01, 0.001)]

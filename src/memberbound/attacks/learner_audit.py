@@ -40,7 +40,7 @@ from memberbound.numerics.means import mean_lower, mean_upper
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 from memberbound.quantities import significant
 
-#: The fewest models that can be divided into shadows and targets.
+#: Minimum number of models that can be divided into shadows and targets.
 FEWEST_MODELS = 8
 #: One value per target model, keyed by quantity (``auc``, ``accuracy``, ``advantage``), or by the
 #: FPR for a TPR.
@@ -91,7 +91,7 @@ def audit_shadows(
 
     Guarantee: each attack runs once per block, with the models before the block.  With probability
     at least ``confidence`` the strongest of these reaches at least ``lower`` and the weakest at
-    most ``upper``.  An estimate from all shadows that falls outside widens the interval.
+    most ``upper``.  If an estimate from all shadows falls outside, the interval is widened.
     Theorem: proofs/audit-subset-game.md claims 1 and 2.
     Assumes: :attr:`ShadowAudit.assumptions`; the models are attacked in the order of their numbers.
     Numerics: means are bounded with outward rounding; rounding of scores is part of the attack.
@@ -136,7 +136,7 @@ def audit_shadows(
     )
 
 
-# ── Attacks on the targets: with all other models, and with those before their block ──────────────
+# ── Attacks on the targets, with all other models or with those before their block ──────────────
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +204,7 @@ def _everyone_statistics(
 
 
 def best_threshold(scores: FloatArray, member: BoolArray) -> float:
-    """Return the threshold t for which "member if score ≥ t" is most often correct.
+    """Return the threshold t at which "member if score ≥ t" is correct most often.
 
     Examples:
         >>> best_threshold(np.array([0.1, 0.4, 0.6, 0.9]), np.array([False, False, True, True]))
@@ -212,7 +212,7 @@ def best_threshold(scores: FloatArray, member: BoolArray) -> float:
     """
     order = np.argsort(scores, axis=None)
     value, truth = scores.ravel()[order], member.ravel()[order]
-    # Entry i: correct calls if everything from index i upwards is called a member.
+    # Entry i: the number of correct calls if all indices from i upwards are called members.
     right = np.append(0, np.cumsum(~truth)) + np.append(np.cumsum(truth[::-1])[::-1], 0)
     # A threshold must lie between two distinct scores.
     edges = np.concatenate([[True], value[1:] > value[:-1], [True]])
@@ -248,8 +248,9 @@ def release_statistics(
     ``threshold`` must not depend on the target's half.  The TPR at an FPR counts the members above
     all but :func:`max_false_positives` of the release's own non-members; 0 if there are too few.
 
-    A half contains a random number of a sample of the records.  The advantage is then twice the
-    accuracy minus 1, because its mean over releases is linear in the records' (claim 7).
+    If only a sample of the records is attacked, a half contains a random number of them.  The
+    advantage is then twice the accuracy minus 1, because its mean over releases is linear in the
+    records' (claim 7).
     """
     guess = scores >= np.asarray(threshold).reshape(-1, 1)
     n1, n0 = member.sum(axis=1), (~member).sum(axis=1)
@@ -290,7 +291,7 @@ def _attack_audit(
 
     shared = bound("advantage", "advantage", among)
     if run.failures:
-        # Halves on which a fit succeeds need not be uniform, so they give no lower bound.
+        # Halves on which fits succeed need not be uniform, so there is no lower bound.
         shared = replace(shared, lower=min(shared.lower, 0.0))
     tpr: dict[str, AuditBound | None] = {repr(float(rate)): None for rate in fpr}
     for rate in (rate for rate in fpr if rate in drawn):
@@ -313,7 +314,7 @@ def mean_roc(scores: FloatArray, member: BoolArray) -> tuple[FloatArray, FloatAr
     from sklearn.metrics import roc_curve
 
     others = (~member).sum(axis=1)
-    # Dense for small α, for a logarithmic axis, and even on a linear one.
+    # Dense for small α (for a logarithmic axis), and evenly spaced for a linear one.
     fpr = np.unique(np.concatenate([np.geomspace(1 / others.max(), 1, 41), np.linspace(0, 1, 51)]))
     tpr = np.zeros(len(fpr))
     for value, inside in zip(scores, member, strict=True):
@@ -339,7 +340,7 @@ def mean_bound(
     is at most the largest and the upper end at least the smallest of these means, for ``among``
     such bounds together; each side fails with half the error.
     Theorem: proofs/audit-subset-game.md claim 2.
-    Assumes: a release's mean is determined before it is seen; all means equal give the usual case.
+    Assumes: a release's mean is determined before it is seen; equal means are the usual case.
     Numerics: rounded outwards.
     Edge cases: constant values v give about [v·(error/2)^{1/T}, …], never a point.
 
@@ -359,7 +360,7 @@ def mean_bound(
     return AuditBound(quantity, mean, min(lower, mean), max(upper, mean), confidence, game, attack)
 
 
-# ── Records that a learner exposes: the attacks' accuracy on each, and a proved list ──────────────
+# ── Exposed records: the attacks' accuracy on each record, and a certified list ──────────────
 
 
 @dataclass(frozen=True)
@@ -440,8 +441,8 @@ def record_exposure(run: ShadowRun, blocks: Sequence[Block], confidence: float) 
     error.  On every listed record some attack beats blind guessing, so no certificate for every
     record may promise less.
     Theorem: proofs/audit-subset-game.md claim 3, the error shared among the records.
-    Assumes: as the audit.  With failed fits there is no lower bound: a record without which the
-    learner fails is in most of the remaining halves, so always guessing "in" is accurate.
+    Assumes: as the audit.  With failed fits there is no lower bound: if the learner fails without a
+    certain record, most of the remaining halves contain it, and always guessing "in" is accurate.
     Numerics: ends are rounded outward.
     Edge cases: with T targets and N records nothing can be listed unless 2^-T ≤ (1-confidence)/2N.
     """

@@ -60,7 +60,7 @@ from memberbound.errors import InputError
 from memberbound.learners.learner import Labels
 from memberbound.numerics.rounding import FloatArray, shared_confidence
 
-#: The fewest members, and the fewest non-members, in an audit.
+#: Minimum number of members, and of non-members, in an audit.
 FEWEST = 20
 #: The name of the attack in a table of scores.
 SCORES = "scores"
@@ -93,7 +93,7 @@ class ModelAudit(MeasuredAttacks):
         "part in the model (not in tuning or early stopping either).",
         "Each interval of an attack holds with the stated confidence on its own; those of "
         "best_advantage and by_access hold for all attacks at once.",
-        "Attacks that learn (combined) or use reference models are told who is a member in a "
+        "Attacks that learn (combined) or use reference models know the members in a "
         "random part of the records, and are measured on the others.",
     )
 
@@ -123,7 +123,7 @@ class ModelAudit(MeasuredAttacks):
         """``best_advantage`` by access: labels only, or probabilities."""
         attacks = self.attacks.values()
         labels = [a.shared_advantage for a in attacks if a.access == "labels"]
-        # An attacker with more access sees the labels too.
+        # An attacker with more access also sees the labels.
         return {
             level: highest_floor(labels) if level == "labels" else self.best_advantage
             for level in sorted({a.access for a in attacks if a.access is not None})
@@ -222,7 +222,7 @@ def audit_score_table(
     fpr: Iterable[float] = (0.1, 0.01, 0.001),
     seed: int = 0,
 ) -> ModelAudit:
-    """Measure attacks from their scores alone; ``access`` gives the outputs that each one sees.
+    """Measure attacks from their scores alone; ``access`` names the outputs that each one sees.
 
     Guarantee, Theorem, Assumes, Edge cases: as :func:`memberbound.attacks.scores.audit_scores`; the
     intervals of ``best_advantage`` and ``by_access`` hold for all attacks at once.
@@ -360,7 +360,7 @@ def recognise_members(
     tried = np.concatenate([np.flatnonzero(member), others])
     below = np.searchsorted(np.sort(rank[calibrating]), rank[tried], "left")
     p_values = (1 + len(calibrating) - below) / (1 + len(calibrating))
-    # If rounding leaves p ≤ k·rate/m undecided, do not identify the record.
+    # Do not identify the record if rounding leaves p ≤ k·rate/m undecided.
     named = false_discovery_control(p_values) <= rate * (1 - 1e-12)
     if len(outside) < FEWEST_SCORES:
         named[:] = False
@@ -425,7 +425,7 @@ def audit_groups(
     if len(names) > 50:
         raise InputError(
             f"by must be a column with at most 50 values, got {column!r} with {len(names)}. "
-            "Make classes of it first."
+            "Group its values first."
         )
     samples = {
         name: (scores[member & (texts == name)], scores[~member & (texts == name)])

@@ -1,4 +1,4 @@
-"""Lower bounds on ε and μ from one training run with canaries included by fair coin flips.
+"""Lower bounds on ε and μ from one training run with canaries inserted by fair coin flips.
 
 After the run the auditor guesses r of the m coin flips, abstains on the others, and gets v right.
 Flipping one coin changes the training set by one record, so privacy limits how many guesses can be
@@ -29,7 +29,7 @@ _SLACK = 1e-11
 _WIDTH, _ROUNDS = 129, 4
 #: Upper end of the search for ε and μ.
 _LARGEST = 64.0
-#: Use claim 6 alone above this many correct guesses: claim 7 takes a step for each.
+#: Above this many correct guesses use claim 6 alone, because claim 7 takes a step for each.
 _MOST_STEPS = 20_000
 
 #: Map from TPR to the least FPR allowed by each of an array of hypotheses.
@@ -41,7 +41,7 @@ _Inverse = Callable[[FloatArray, FloatArray], FloatArray]
 
 @dataclass(frozen=True)
 class OneRun:
-    """Lower bounds on the ε and the μ of a mechanism, proved by one training run.
+    """Lower confidence bounds on a mechanism's ε and μ, from one training run.
 
     ``guessed`` and ``correct`` belong to the guess count with the highest lower bound on ε.
     """
@@ -61,7 +61,7 @@ class OneRun:
     assumptions: tuple[str, ...] = (
         "Every canary was included in the training set by its own fair coin flip; 'member' records "
         "the outcomes. Including exactly half of the canaries is a different design.",
-        "The model was trained once, and a score depends on the model and its canary alone.",
+        "The model was trained once, and each score depends on the model and its canary alone.",
         "Each of the two lower bounds holds with the stated confidence on its own; mu_lower "
         "applies to mechanisms that are Gaussian differentially private.",
     )
@@ -92,7 +92,7 @@ class OneRun:
 def check_claim(
     name: str, canaries: object, claimed_epsilon: float | None, delta: float | None
 ) -> None:
-    """Refuse a claimed ε without canaries to test it."""
+    """Reject a claimed ε without canaries to test it."""
     if canaries is None and (claimed_epsilon is not None or delta is not None):
         raise InputError(f"{name} must be given with claimed_epsilon and delta, got none.")
 
@@ -104,7 +104,7 @@ def audit_one_run(
     confidence: float = 0.95,
     claimed_epsilon: float | None = None,
 ) -> OneRun:
-    """Bound ε and μ from below by one training run with canaries.
+    """Return lower confidence bounds on ε and μ from one training run with canaries.
 
     The auditor guesses "in" for the highest scores and "out" for equally many of the lowest: on all
     canaries, on half of them, on a quarter, and so on.  Each guess count gets an equal share of the
@@ -199,7 +199,7 @@ def guesses_from_scores(scores: Scores, guess_in: int, guess_out: int) -> Guesse
 
 
 def one_run_p_value(run: Guesses, *, epsilon: float, delta: float = 0.0) -> float:
-    """Bound the probability of at least ``run.correct`` correct guesses under (ε, δ)-DP.
+    """Return an upper bound on P(at least ``run.correct`` correct guesses) under (ε, δ)-DP.
 
     Guarantee: at least P(correct guesses ≥ ``run.correct``), for every (``epsilon``, ``delta``)-DP
     mechanism and every guessing strategy.
@@ -219,7 +219,7 @@ def one_run_p_value(run: Guesses, *, epsilon: float, delta: float = 0.0) -> floa
         return 1.0
     tail = float(special.bdtrc(correct - 1, guessed, float(special.expit(epsilon))))
     if budget > 0:
-        # The binomial count v-k needs k exceptions: spend the budget where it is cheapest first.
+        # The binomial count v-k needs k exceptions: spend the δ budget where it is cheapest first.
         k = np.arange(1, correct + 1)
         masses = np.exp(_log_masses(guessed, correct - k, epsilon))
         spent = np.cumsum(k * masses)
@@ -232,7 +232,7 @@ def one_run_p_value(run: Guesses, *, epsilon: float, delta: float = 0.0) -> floa
 
 
 def one_run_epsilon(run: Guesses, *, delta: float = 0.0, confidence: float = 0.95) -> float:
-    """Bound ε from below from one run.
+    """Return a lower confidence bound on ε from one run.
 
     Guarantee: P(result > ε) ≤ 1 - ``confidence`` for every (ε, ``delta``)-DP mechanism; one-sided.
     Theorem: proofs/audit-intervals.md claims 6 and 7, whichever rejects more.
@@ -273,7 +273,7 @@ def least_fpr_of_dp(tpr: FloatArray, epsilon: FloatArray, delta: float) -> Float
 
 
 def one_run_mu(run: Guesses, *, confidence: float = 0.95) -> float:
-    """Bound μ of Gaussian differential privacy from below from one run.
+    """Return a lower confidence bound on μ of Gaussian differential privacy from one run.
 
     Guarantee: P(result > μ) ≤ 1 - ``confidence`` for every μ-GDP mechanism; one-sided.
     Theorem: proofs/audit-intervals.md claim 7 with the Gaussian trade-off curve.
@@ -294,7 +294,7 @@ def one_run_mu(run: Guesses, *, confidence: float = 0.95) -> float:
 def _impossible(
     run: Guesses, error: float, least_fpr: _Inverse, hypotheses: FloatArray
 ) -> FloatArray:
-    """Return the hypotheses under which P(correct guesses ≥ v) ≥ ``error`` is impossible (claim 7).
+    """Return which hypotheses rule out P(correct guesses ≥ v) ≥ ``error`` (claim 7).
 
     If that probability were ``error``, the recursion would bound P(correct guesses ≥ k) from below
     for k = v-1, …, 0; a bound above 1 is the contradiction.
@@ -305,7 +305,8 @@ def _impossible(
     tail = np.full(hypotheses.shape, error)
     sums = tail.copy()
     for k in range(v, 0, -1):
-        # The inverse may be steep: lower its argument.  The second slack covers its own rounding.
+        # The inverse may be steep, so lower its argument.  The second slack covers its own
+        # rounding.
         reached = np.minimum(((k - 1) * tail + sums) / m, 1.0) * (1 - _SLACK)
         step = (sums + m * least_fpr(reached, hypotheses)) / (r - k + 1)
         tail = np.maximum(tail, step * (1 - _SLACK))

@@ -1,10 +1,10 @@
-"""An attack of one's own: a function of what an attacker sees, measured like the others.
+"""Custom attacks: functions of an attacker's view, measured like the built-in attacks.
 
 The function gets a :class:`View` and returns one number per record, higher for members.  It may
 learn from the known records, with their membership; it is measured on the others, whose membership
-is not in the view.  The intervals need scores that depend on the record, the model and
-the known records, not on other measured records.  This is tried on half of the measured records,
-and a function that scores them differently there is refused.
+is not in the view.  The intervals are valid if a score depends on the record, the model and the
+known records, but not on other measured records.  To check this, the function is also run on half
+of the measured records, and rejected if their scores change.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class View:
         known_member: mask of the known members; false for all records that are not known.
         classes: the classes; empty for a regression.
         rows: the input rows, or None if only answers are given.
-        model: the model to ask further, or None.
+        model: the model, for further queries, or None.
     """
 
     outputs: Labels
@@ -77,7 +77,7 @@ OwnAttack = Callable[[View], object]
 
 
 def as_attacks(chosen: Iterable[str | OwnAttack]) -> list[str | Attack]:
-    """Return names as they are, and functions as attacks named after them."""
+    """Return names unchanged, and functions as attacks named after them."""
     listed: list[str | Attack] = []
     names = set(ATTACKS)
     for one in chosen:

@@ -34,10 +34,10 @@ def content_generator(
 ) -> np.random.Generator:
     """Return a generator seeded by a SHA-256 of the seed, the purpose and the content.
 
-    A seed alone splits every table at the same indices.  In a file sorted by a score these are the
-    same *ranks* in every sample, and one part is not a fresh sample for the other.  Hashing the
-    records makes the split differ from table to table; claims that rely on it treat the hash as
-    random (proofs/audit-intervals.md claim 4, proofs/given-models.md).
+    A seed alone would split every table at the same indices.  In a file sorted by a score, these
+    would be the same *ranks* in every sample, and one part would not be a fresh sample for the
+    other.  Hashing the records makes the split differ between tables; claims that rely on it treat
+    the hash as random (proofs/audit-intervals.md claim 4, proofs/given-models.md).
 
     Examples:
         >>> content_generator(0, np.arange(3)).random() == content_generator(0, np.ones(3)).random()
@@ -72,7 +72,7 @@ def membership(values: Iterable[object]) -> BoolArray:
 
 # ── The scores of members and of non-members: checked, sorted, split ──────────────────────────────
 
-#: The fewest scores of each class; below this, every interval would be vacuous.
+#: Minimum number of scores of each class; below this, every interval is vacuous.
 FEWEST_SCORES = 20
 
 
@@ -102,13 +102,13 @@ class Scores(NamedTuple):
         if total < FEWEST_SCORES:
             raise InputError(
                 f"scores must be at least {FEWEST_SCORES} in number, got {total}. "
-                "Fewer are not enough for any useful confidence."
+                "Fewer give no useful interval."
             )
         missing = int(sum(np.isnan(sample).sum() for sample in pair))
         if missing:
             raise InputError(
                 f"scores must be numbers, got {missing} that are not (NaN). "
-                "Leaving them out would change the attack: give them the score it falls back to."
+                "Leaving them out would change the attack: give them its fallback score."
             )
         return pair
 
@@ -342,7 +342,7 @@ def audit_scores(
         bound("advantage", *gap),
         bound("advantage", *shared),
         bound("AUC", auc_lower(area, n1, n0, side), area, auc_upper(area, n1, n0, side)),
-        # Right with probability ½ + ½·max(TPR - FPR).
+        # The accuracy is ½ + ½·max(TPR - FPR).
         bound("accuracy at prior 0.5", *((1 + value) / 2 for value in gap)),
         curve,
         n1,
@@ -352,7 +352,9 @@ def audit_scores(
 
 
 def area_under_roc(members: FloatArray, non_members: FloatArray) -> float:
-    """Return the share of pairs in which the member scores higher; inputs sorted, ties count half.
+    """Return the share of pairs in which the member scores higher; ties count half.
+
+    Inputs are sorted.
 
     Examples:
         >>> area_under_roc(np.array([1.0, 2.0]), np.array([0.0, 2.0]))
@@ -368,8 +370,8 @@ def _gap(pair: Scores, split: tuple[Scores, Scores], side: float) -> tuple[float
     n1, n0 = pair.members.size, pair.non_members.size
     _, estimate = pair.best_threshold()
     upper = estimate + two_sample_deviation(n1, n0, side)
-    # Two lower bounds share the error: one for all thresholds at once, better for weak attacks, and
-    # one for a threshold chosen on separate scores, better for strong attacks.
+    # Two lower bounds share the error.  One holds for all thresholds at once and is better for weak
+    # attacks; the other is for a threshold chosen on separate scores and is better for strong ones.
     lower = max(estimate - two_sample_deviation(n1, n0, side / 2), 0.0)
     choose, evaluate = split
     threshold, _ = choose.best_threshold()
@@ -377,8 +379,9 @@ def _gap(pair: Scores, split: tuple[Scores, Scores], side: float) -> tuple[float
         hits, alarms = evaluate.hits(threshold)
         falsely = clopper_pearson_upper(alarms, evaluate.non_members.size, side / 4)
         others = float(clopper_pearson_lower(hits, evaluate.members.size, side / 4))
-        # The bound covers the members outside the choosing third.  That third has between none and
-        # n₁/3 of all members, so the TPR of all lies between these two.
+        # The bound covers the members outside the third used for choosing.  That third has between
+        # none and n₁/3 of the members above the threshold, so the TPR of all lies between these
+        # two.
         share = choose.members.size / n1
         among = choose.hits(threshold)[0] / choose.members.size
         reached = min(others, share * among + (1 - share) * others)

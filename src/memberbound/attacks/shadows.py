@@ -27,7 +27,7 @@ from memberbound.learners.refits import Cluster, FitStore, fingerprint, refits
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import significant
 
-# ── Models on random halves of the population: the raw material of an audit in the subset game ────
+# ── Models on random halves of the population, for audits in the subset game ────
 #
 # Model i is trained on its own uniform half, drawn independently of all others from (seed, i)
 # alone.  So any model can serve as the target with the others as shadows, adding models keeps the
@@ -35,9 +35,9 @@ from memberbound.quantities import significant
 
 #: The smallest population; half of a smaller one is useless to a learner or an audit.
 SMALLEST_POPULATION = 20
-#: The fewest models, trained within a time limit, that allow an audit.
+#: Minimum number of models, within a time limit, for an audit.
 FEWEST_IN_TIME = 4
-#: The entropy word of the stream that samples the attacked records.
+#: Entropy word of the random stream that samples the attacked records.
 _SAMPLED = 1
 #: Seed parameters of learners; they must differ between models.
 _SEEDS = ("random_state", "seed", "random_seed")
@@ -54,7 +54,7 @@ class FailedFit:
 
 @dataclass(frozen=True, eq=False)
 class ShadowRun:
-    """Trained models, represented by their signals on every record; one row per model.
+    """Trained models, represented by their signals on every record, with one row per model.
 
     Attributes:
         membership: (S, M) booleans, whether record x is in model i's half.
@@ -65,7 +65,7 @@ class ShadowRun:
         reused: the number of rows from the cache.
         warnings: caveats for readers of the audit.
         sample: the attacked rows of the population; None if all are attacked.
-        population: the number N of records, half of which train each model.
+        population: the number N of records; each model is trained on half of them.
         known: for reference models, a mask of the records with known membership.
     """
 
@@ -130,7 +130,7 @@ def sample_attacked_records(rows: int, most: int | None, seed: int) -> NDArray[n
     """
     if most is None or rows <= most:
         return None
-    # Three entropy words, where a half takes two, so the streams never coincide.
+    # A half uses two entropy words and this stream three, so they never coincide.
     draws = np.random.default_rng([seed, most, _SAMPLED])
     return np.sort(draws.permutation(rows)[:most])
 
@@ -169,8 +169,8 @@ def train_shadows(
             first ones are too costly for ``models``.
         progress: called with (done, total).
 
-    Edge cases: a fit that raises or answers NaN is listed in ``failures`` and left out; if more
-    than half fail the run is refused.  A population of fewer than 20 records is refused.
+    Edge cases: a fit that raises or predicts NaN is listed in ``failures`` and left out; if more
+    than half fail, the run is rejected.  A population of fewer than 20 records is rejected.
 
     Examples:
         >>> import numpy as np
@@ -222,11 +222,12 @@ def train_shadows(
     membership = np.vstack([work.half(model)[0] for model in trained])
     reused, damaged = (0, 0) if store is None else (store.reused, store.damaged)
     notes = {
-        f"{len(failures)} of {len(fits)} fits failed and were left out; the audit speaks of the "
+        f"{len(failures)} of {len(fits)} fits failed and were left out; the audit is about the "
         "halves on which the learner succeeds.": failures,
         "The learner has no predict_proba; its decision values were squashed to "
         "probabilities.": signals.kind == "decision values",
-        "The learner gives labels only; the attacks see right or wrong.": signals.kind == "labels",
+        "The learner gives labels only; attacks see whether they are right.": signals.kind
+        == "labels",
         f"The attacked records are a uniform sample of {attacked.rows} of the {examples.rows}; "
         "every model was trained on a half of all.": sample is not None,
         f"Damaged fits in the cache were computed again: {damaged} of {total}.": damaged,
@@ -299,7 +300,7 @@ class _Training:
             return signals_of(fitted, self.attacked)
         except MemoryError:  # otherwise the missing models would depend on the machine
             raise
-        except Exception as problem:  # A learner may raise anything; the audit goes on without it.
+        except Exception as problem:  # A learner may raise anything; the audit continues.
             message = f"{type(problem).__name__}: {problem}".splitlines()[0]
             return FailedFit(model, learner_seed, message)
 
@@ -317,7 +318,7 @@ def _with_parameters(estimator: Any, names: tuple[str, ...], value: int) -> Lear
 
     def applies(name: str) -> bool:
         part, _, own = name.rpartition("__")
-        # scikit-learn's n_jobs=None is one thread already, and some warn where it is set.
+        # scikit-learn's n_jobs=None already means one thread, and some learners warn if it is set.
         single = own in _THREADS and parameters[name] is None
         module = type(parameters.get(part, estimator)).__module__
         return own in names and not (single and module.startswith("sklearn."))
@@ -326,22 +327,23 @@ def _with_parameters(estimator: Any, names: tuple[str, ...], value: int) -> Lear
     return cast(Learner, estimator.set_params(**dict.fromkeys(own, value)) if own else estimator)
 
 
-# ── Reference models of a given model: trained on records that the attacker knows ─────────────────
+# ── Reference models for a given model, trained on records that the attacker knows
+# ─────────────────
 
 #: Default number of reference models, time permitting.
 MODELS = 32
 #: Thread-count parameters of estimators.
 _THREADS = ("n_jobs", "nthread", "num_threads", "thread_count")
-#: The fewest members and non-members; below this, fewer than 20 of either remain to measure.
+#: Minimum number of members and of non-members, so that at least 20 of each remain to measure.
 FEWEST_RECORDS = 80
 
 
 def select_known_records(evidence: Evidence, seed: int, *, references: bool) -> BoolArray:
     """Select the records with membership known to attacks, independently of the row order.
 
-    These are half of the members and half of the non-members.  With reference models, which train
-    on the known members, the number of measured members is only a quarter of the smaller class, but
-    at least 250 and at most half of the members.
+    These are half of the members and half of the non-members.  Reference models train on the known
+    members, so with them only a quarter of the smaller class, but at least 250 and at most half of
+    the members, is measured.
     """
     member = evidence.member
     members, others = int(member.sum()), int((~member).sum())
@@ -367,18 +369,18 @@ def train_references(
 ) -> ShadowRun:
     """Train reference models like the given one, without the measured records.
 
-    Each is trained on all known members; a fresh sample of known non-members replaces the unknown
-    members.  The models thus differ from each other as the given model would from them if a
-    measured record were not a member.  Known non-members are in some models and absent from others,
-    so attacks can learn the gain of inclusion.
+    Each one is trained on all known members; a fresh sample of known non-members replaces the
+    unknown members.  So if a measured record is not a member, the given model differs from the
+    reference models as they differ from each other.  Known non-members are in some models and
+    absent from others, so attacks can learn the gain of inclusion.
 
     The learner is None or ``"same"`` (the given model's own kind) or an unfitted estimator, both
-    trained on the rows as the model gets them; or a short name or ``package.module:factory``,
-    trained on encoded columns.
+    trained on the model's input rows; or a short name or ``package.module:factory``, trained on
+    encoded columns.
 
     Theorem: proofs/given-models.md claims 1 and 4.
-    Edge cases: fewer than 80 members or non-members are refused, and so is a time in which fewer
-    than four models are trained.
+    Edge cases: fewer than 80 members or non-members are rejected, and so is a time limit that
+    allows fewer than four models.
     """
     if evidence.rows is None:
         raise InputError("learner must be left out for a table of predictions: there are no rows.")
@@ -398,14 +400,15 @@ def train_references(
         assert evidence.model is not None
         own = learner is None or isinstance(learner, str)
         estimator = clone_given_model(evidence) if own else cast(Learner, learner)
-        # A data frame, for a pipeline.
+        # A pipeline may need a data frame.
         features = cast(FloatArray, evidence.model.match_columns(evidence.rows))
         classes = getattr(evidence.model.model, "classes_", None)
         if evidence.classes and classes is not None:
             truth = np.asarray(classes)[truth]
     names = tuple(f"x{i}" for i in range(features.shape[1]))
     examples = Examples(features, truth, evidence.task, names, evidence.classes)
-    # At most half of the known non-members: attacks learn from both included and omitted ones.
+    # Use at most half of the known non-members, because attacks need both included and omitted
+    # ones.
     drawn = min(int((member & ~known).sum()), int((known & ~member).sum()) // 2)
     run = train_shadows(
         examples,
@@ -422,13 +425,13 @@ def train_references(
 
 
 def clone_given_model(evidence: Evidence) -> Learner:
-    """Return an unfitted clone of the given model; refuse one that is not a clonable estimator."""
+    """Return an unfitted clone of the given model; raise if it is not a clonable estimator."""
     model = None if evidence.model is None else evidence.model.model
     try:
         unfitted = clone(model)
     except (TypeError, RuntimeError):
         raise InputError(
-            "learner must be named: 'same' trains the given model's own kind anew, which only a "
+            "learner must be named: 'same' retrains the given model's own kind, which only a "
             f"scikit-learn estimator allows, got {type(model).__name__}."
         ) from None
     # Many fits run in parallel; threads within each would only compete.

@@ -1,4 +1,4 @@
-"""Signals: per-record outputs of a fitted model that attacks use.
+"""Signals: the per-record outputs of a fitted model that attacks use.
 
 A signal is a number per record that an attacker can compute from the released model and the record:
 the logit of the true class (regression: the residual), and whether the predicted label is right.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
 BoolArray = NDArray[np.bool_]
-#: The source of the logits.
+#: Source of the logits.
 Kind = Literal["probabilities", "decision values", "labels", "residuals"]
 #: Clip probabilities this far from 0 and 1 before taking the logit.
 _SMALLEST = 1e-12
@@ -89,8 +89,8 @@ class Signals:
             # Both are log-odds of the true class; a network's logits come from probabilities.
             return Signals(self.logit, self.correct, target.kind)
         raise InputError(
-            f"learner must answer with {target.kind} as the given model does, got {self.kind}. "
-            "Name a learner of the model's own kind."
+            f"learner must give {target.kind} like the given model, got {self.kind}. "
+            "Name a learner of the same kind."
         )
 
     @classmethod
@@ -112,9 +112,9 @@ class Signals:
 def signals_of(model: BaseEstimator, examples: Examples) -> Signals:
     """Return the signals of one fitted model on every record, as (1, N) arrays.
 
-    Edge cases: a learner without ``predict_proba`` falls back to ``decision_function`` (as
-    log-odds), and without that to the label alone; ``kind`` records the choice.  A class unseen in
-    training has probability 0.  Non-finite answers are refused.
+    Edge cases: without ``predict_proba``, ``decision_function`` is used as log-odds, and without
+    that the label alone; ``kind`` records the choice.  A class unseen in training has probability
+    0.  Non-finite answers are refused.
     """
     features, target = examples.features, examples.target
     classes = getattr(model, "classes_", None)

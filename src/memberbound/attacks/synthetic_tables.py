@@ -1,9 +1,9 @@
 """Attacks on a synthetic table: is it closer to its training rows than to fresh rows?
 
-Every attack scores a record by the synthetic table (and a reference table of the same kind that the
-synthesizer never saw).  Scales, bins and categories come from these two tables, so a record's score
-depends on no other record.  Distance to the closest synthetic row is only one of the attacks;
-finding nothing with it proves nothing.
+Every attack scores a record against the synthetic table (and a reference table of the same kind
+that the synthesizer never saw).  Scales, bins and categories come from these two tables, so a
+record's score depends on no other record.  Distance to the closest synthetic row is only one of the
+attacks; finding nothing with it proves nothing.
 
 An existing table is audited in the model game.  A synthesizer that can be refitted is audited in
 the subset game: it synthesizes random halves of the records, and an attack's result on a fresh half
@@ -105,7 +105,7 @@ class _Axis:
         return Beside((Rest(), Intervals.between_cuts(self.edges)))
 
     def coordinates(self, values: Values) -> FloatArray:
-        """Return coordinates with distinct categories, and one spread of numbers, 1 apart."""
+        """Return coordinates in which two categories, or one spread of numbers, are 1 apart."""
         if self.edges is None:
             return np.asarray(np.eye(self.cells.count)[self.cells.cell_of(values)] / np.sqrt(2.0))
         numbers = np.clip((values.numbers - self.centre) / self.scale, -10.0, 10.0)
@@ -285,7 +285,7 @@ def audit_synthetic(
     return audit, copies, tuple(axis.name for axis in axes)
 
 
-# ── A synthesizer that can be refitted ────────────────────────────────────────────────────────────
+# ── Refitted synthesizers ────────────────────────────────────────────────────────────
 
 
 def audit_refits(

@@ -1,8 +1,8 @@
-"""Audits of language models: reading documents, the blind test, and token scores (X28).
+"""Audits of language models: read documents, run the blind test, score tokens (X28).
 
 Published evaluations of language models often compare members from one time or source with
-non-members of another, and measure that difference.  A classifier that sees the texts but not the
-model therefore always runs alongside the attacks.
+non-members from another, and so measure that difference.  Therefore a classifier that sees the
+texts but not the model is always run as well.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def index_documents(documents: DataFrame, name: str) -> DataFrame:
 def coins(documents: DataFrame) -> BoolArray:
     """Return the mask of member canaries."""
     if "member" not in documents:
-        raise InputError("canaries must have the column 'member', the coin of each: 1 or 0.")
+        raise InputError("canaries must have the column 'member', the coin flip: 1 or 0.")
     return membership(documents["member"])
 
 
@@ -98,7 +98,7 @@ def _lines(path: Path, column: str, name: str) -> list[dict[str, object]]:
         except ValueError:
             row = None
         if not isinstance(row, dict):
-            raise InputError(f"{name} must have a JSON object a line, got none in line {number}.")
+            raise InputError(f"{name} must have a JSON object per line, got none in line {number}.")
         if column not in row:
             raise InputError(f"{name} must have the key {column!r}, got none in line {number}.")
         rows.append(row)
@@ -163,12 +163,12 @@ def _word_scores(rows: Any, member: BoolArray, others: Any, rng: np.random.Gener
     return np.asarray(blind.decision_function(others), dtype=np.float64)
 
 
-# ── Scores of documents from the log-probabilities of their tokens, for language models (X28) ─────
+# ── Scores of documents from token log-probabilities (X28) ─────
 
 _LABELS = ("record", "member")
 REQUIRED = (*_LABELS, "position", "logprob")
 OPTIONAL = ("reference_logprob", "mean_logprob", "std_logprob", "rank")
-#: The attack that learns from all scores, and how many documents of each kind it takes.
+#: The attack that learns from all scores, and its minimum number of documents of each kind.
 LEARNED, _FEWEST_LEARNED = "learned", 40
 #: The share of tokens in min-k and min-k++, from their papers.
 _LOWEST = 0.2
@@ -248,14 +248,14 @@ class _Block:
     def error_zone(self) -> FloatArray:
         """Return the log ratio of gains to losses at mispredicted tokens."""
         wrong = np.where(self.columns["rank"] > 1, self.gains, 0.0)
-        room = 1e-6  # no wrong token: neither gain nor loss
+        room = 1e-6  # without a wrong token there is neither gain nor loss
         up, down = (self.sums(np.maximum(sign * wrong, 0.0)) + room for sign in (1, -1))
         return np.asarray(np.log(up) - np.log(down))
 
 
 @dataclass(frozen=True)
 class _TextAttack:
-    """A document score, higher for members, with its inputs besides the required columns."""
+    """A document score, higher for members, with its optional input columns."""
 
     score: Callable[[_Block], FloatArray]
     needs: tuple[str, ...] = ()
@@ -277,9 +277,9 @@ TEXT_ATTACKS: dict[str, _TextAttack] = {
     "ratio": _TextAttack(
         lambda block: block.sums(block.gains) / block.lengths, ("reference_logprob",)
     ),
-    # Gains against losses at tokens that the model does not rank first (Ilić 2026).
+    # Gains relative to losses at tokens that the model does not rank first (Ilić 2026).
     "error-zone": _TextAttack(_Block.error_zone, ("reference_logprob", "rank")),
-    # Share of windows of 2 to 40 tokens that gain (Chen 2026).
+    # Share of windows of 2 to 40 tokens with a gain (Chen 2026).
     "window": _TextAttack(_Block.window_votes, ("reference_logprob",)),
 }
 
@@ -299,7 +299,7 @@ class TokenScores:
 
     @property
     def not_run(self) -> dict[str, str]:
-        """Reasons for attacks that cannot run, the one that learns included."""
+        """Reasons why attacks cannot run, including the one that learns."""
         if self.spreads is None:
             return self.missing | {LEARNED: "needs reference_logprob"}
         if min(int(self.member.sum()), int((~self.member).sum())) < _FEWEST_LEARNED:
@@ -309,10 +309,10 @@ class TokenScores:
 
 
 def learned_score(found: TokenScores, seed: int) -> tuple[FloatArray, BoolArray]:
-    """Score documents by a logistic regression on all token statistics (LT-MIA's kind of attack).
+    """Score documents by a logistic regression on all token statistics (similar to LT-MIA).
 
-    Half of the members and half of the non-members are reference documents with known membership;
-    the mask marks the others, on which the attack is measured.
+    Half of the members and half of the non-members are used for training; the mask marks the
+    others, on which the attack is measured.
 
     Assumes: :attr:`TokenScores.spreads` are known.
     """
@@ -339,10 +339,10 @@ def score_tokens(table: Table, texts: Mapping[str, str] | None = None) -> TokenS
 
     ``texts`` maps each record to its text.
 
-    Edge cases: refused are missing columns, values that are not numbers, log-probabilities above 0,
-    repeated positions, a record that is both member and non-member, records of one class only, and
-    texts that do not match.  A score is omitted, with the reason, if its columns are absent or
-    empty for some tokens.
+    Edge cases: missing columns, values that are not numbers, log-probabilities above 0, repeated
+    positions, a record that is both member and non-member, records of one class only, and texts
+    that do not match are rejected.  A score is omitted, with the reason, if its columns are absent
+    or empty for some tokens.
 
     Examples:
         >>> import pandas

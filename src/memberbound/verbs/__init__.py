@@ -1,1 +1,1 @@
-"""The verbs of the contract, one module each: the question, the answer, its summary."""
+"""The verbs of the contract, one module each: its function, its answer and a summary."""

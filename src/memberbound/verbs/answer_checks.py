@@ -1,8 +1,8 @@
 """Checks of answers: recompute a printed answer, or a report, from the records in it (X34).
 
-``verify`` reads what ``--json`` printed.  An answer of the i.i.d. game is computed again from its
-counts and compared key by key; one of the subset game as far as the table is not needed, and whole
-with the owner's table; one of the neighbour game by the checks of its certificate.
+``verify`` reads the output of ``--json``.  An answer of the i.i.d. game is recomputed from its
+counts and compared key by key.  An answer of the subset game is checked as far as possible without
+the table, and completely with it.  For the neighbour game, the checks of the certificate apply.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ _SIDES: tuple[Side, ...] = ("upper", "lower", "estimate", "given")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?: %| points)?")
 _PER_CENT = re.compile(r"[0-9.]+ %")
 _OWNER = (
-    "The bounds on single records follow from all distances between records: only somebody who has "
+    "The bounds on single records follow from all distances between records: only a holder of "
     "the table can recompute them, with verify --table."
 )
-#: Facts that the record of a table or of a population cannot show, by verb.
+#: Facts that the record of a table or of a population cannot prove, by verb.
 UNCHECKED: dict[str, tuple[str, ...]] = {
     "certify": ("The counts are those of the table; its owner can check that with --table.",),
     "plan": ("The counts are those of the table; its owner can check that with --table.",),
     "harden": (
-        "The numbers about the table before, and the estimates of what is kept.",
+        "The numbers about the input table, and the estimates of the information kept.",
         "The counts are those of the released rows; verify the released file for that.",
     ),
     "population": (_OWNER,),
@@ -88,7 +88,7 @@ def check_answer(printed: Mapping[str, Any], table: object = None) -> Iterator[C
 
 
 def _check_verb(printed: Mapping[str, Any], table: object) -> Iterator[Check]:
-    """Yield the checks of an answer: its game, and those of its verb."""
+    """Yield the checks of an answer: of its game, and those specific to its verb."""
     verb = printed["command"]
     wanted = _GAMES.get(verb, ("neighbour", "every record"))
 
@@ -111,12 +111,12 @@ def _steps(content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]
             yield str(step.get("id")), step["result"]
 
 
-#: Verb → the game of its answers, and the record that it protects.
+#: Game and protected record of the answers, by verb.
 _GAMES = {
     **dict.fromkeys(("certify", "plan", "harden"), ("iid", "average record")),
     "population": ("subset", "every record"),
 }
-#: Subject or remedy of a report → the step that proves its ceiling.
+#: The step that proves the ceiling, by subject or remedy of a report.
 _PROVED_BY = {
     "noise-every": "protect-every",
     "noise-other": "protect-other",
@@ -127,7 +127,7 @@ _PROVED_BY = {
 
 
 def _ceilings(report: Mapping[str, Any]) -> str:
-    """Check that a report's summary promises what its steps certify, and no more."""
+    """Check that a report's summary promises no more than its steps certify."""
     proved = {name: _promises(step) for name, step in _steps(report)}
     whole = set().union(*proved.values(), {1.0, sum_up(0.5, report["question"]["eta"])})
     rows = [*report["sandwich"], *report["remedies"]]
@@ -148,7 +148,7 @@ def _ceilings(report: Mapping[str, Any]) -> str:
     shown |= {allowed(each, report["question"]["eta"]) for each in blind}
     for text in report["verdict"].values():
         wrong = [each for each in _PER_CENT.findall(text) if each not in shown]
-        require(not wrong, f"the verdict prints {', '.join(wrong)}, which is no number of a row")
+        require(not wrong, f"the verdict prints {', '.join(wrong)}, which no row contains")
     return f"{len(rows)} rows of the summary and the verdict repeat what the steps certify"
 
 
@@ -245,7 +245,7 @@ def _check_hardening(printed: Mapping[str, Any], _table: object) -> Iterator[Che
         ):
             unasked = printed[key] is None
             require(unasked or least <= most * (1 + MACHINES), f"{key} is not reached")
-        return f"{len(wanted)} bounds are those that follow from the counts"
+        return f"{len(wanted)} bounds follow from the counts"
 
     def sentence() -> str:
         from memberbound.verbs.harden import hardening_sentence
@@ -261,7 +261,7 @@ def _check_hardening(printed: Mapping[str, Any], _table: object) -> Iterator[Che
 
 
 def stated_bounds(printed: Mapping[str, Any]) -> LeakBounds:
-    """Return the printed bounds of which a sentence speaks."""
+    """Return the printed bounds that a sentence states."""
     names = ("rows", "n", "atoms", "delta_upper", "security_lower", "accuracy_upper", "confidence")
     stated = {name: printed[name] for name in names}
     return LeakBounds(**stated, method="", record_leak=RecordLeak(1.0, 1.0, 1.0))
@@ -304,7 +304,7 @@ def _check_population(printed: Mapping[str, Any], table: object) -> Iterator[Che
 
 
 def _mechanism(printed: Mapping[str, Any]) -> str:
-    """Check what follows from the noise and the largest distances alone."""
+    """Check the numbers that follow from the noise and the largest distances alone."""
     record, game = (
         PopulationRecord.of_dict(printed["derivation"]),
         SubsetGame(printed["records"], printed["size"]),
@@ -328,12 +328,12 @@ def _mechanism(printed: Mapping[str, Any]) -> str:
             least = curve.accuracy(game.prior) * (1 - MACHINES)
             require(printed[f"success_{name}_upper"] >= least, f"success_{name}_upper is too small")
     if record.asked in ("epsilon", "sigma"):
-        require(printed[record.asked] == record.amount, f"{record.asked} is not what was asked for")
+        require(printed[record.asked] == record.amount, f"{record.asked} is not as requested")
     return "ε, the success rates of the stronger attackers and η fit the mechanism"
 
 
 def _normal_noise(printed: Mapping[str, Any], record: PopulationRecord, game: SubsetGame) -> None:
-    require(record.reach is not None and record.divisor is not None, "the mechanism has gaps")
+    require(record.reach is not None and record.divisor is not None, "the record is incomplete")
     assert record.reach is not None
     assert record.divisor is not None
     require(record.diameter <= record.reach, "the records differ by more than the sensitivity")
@@ -354,7 +354,7 @@ def _normal_noise(printed: Mapping[str, Any], record: PopulationRecord, game: Su
 
 
 def _check_all_rows(printed: Mapping[str, Any], _table: object) -> Iterator[Check]:
-    """Check an answer about all rows by the checks of the certificate that it would have."""
+    """Check an answer about all rows like the certificate that it would have."""
     record = printed["derivation"]
     certificate = {
         "file": "",
@@ -372,7 +372,7 @@ def _check_all_rows(printed: Mapping[str, Any], _table: object) -> Iterator[Chec
         accuracy = printed["curve"]["replace_one"]["accuracy_upper"]
         certificate["statement"] = statement(accuracy, record.get("unit"))
     except (LookupError, TypeError, ValueError, ArithmeticError):
-        pass  # the schema check says so
+        pass  # the schema check reports it
     yield from recompute_fields(certificate)
 
     def sentence() -> str:
@@ -399,7 +399,7 @@ _CHECKS: dict[str, Callable[[Mapping[str, Any], object], Iterator[Check]]] = {
 
 
 def unchecked(content: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what nobody can check from an answer or a report alone."""
+    """Return the facts that an answer or a report alone cannot prove."""
     names = [content.get("command"), *(step.get("command") for _, step in _steps(content))]
     listed = chain.from_iterable(UNCHECKED.get(str(name), ()) for name in names)
     return tuple(dict.fromkeys(listed))

@@ -1,4 +1,4 @@
-"""Compare a printed answer with the one that follows from its record, key by key (X34)."""
+"""Compare a printed answer with one recomputed from its record, key by key (X34)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from memberbound.release.verification import Check, require, run_check
 
 #: Relative difference of recomputed doubles between machines, at most.
 MACHINES = 1e-9
-#: Keys that a record does not determine: they describe the file, its columns, or notes to its
-#: owner.
+#: Keys that a record does not determine: descriptions of the file and its columns, and notes.
 _NO_PROMISES = {"version", "warnings", "roles", "records", "records_out", "derivation", "sentence"}
 
 
 def differences(
     printed: object, expected: object, sides: Side | Sides | None, path: str = ""
 ) -> Iterator[str]:
-    """Yield where a printed value promises more than the recomputed one, or is another.
+    """Yield every printed value that promises more than the recomputed one, or differs from it.
 
-    An upper bound may be larger and a lower one smaller; every other value must agree.
+    A printed upper bound may be larger and a lower bound smaller; every other value must agree.
 
     Examples:
         >>> list(differences({"a": 0.25, "b": 1}, {"a": 0.5, "b": 1}, {"a": "upper"}))
@@ -44,7 +43,7 @@ def differences(
 
 def _agree(printed: object, expected: object, side: Side | Sides | None) -> bool:
     if printed is None and side == "upper":
-        return True  # no bound
+        return True  # not a bound
     if type(expected) is not float or type(printed) not in (int, float):
         return type(printed) is type(expected) and printed == expected
     assert isinstance(printed, (int, float))
@@ -72,7 +71,7 @@ def compare_answers(
         require(problem is None, str(problem))
         missing = set(expected["assumptions"]) - set(printed["assumptions"])
         require(not missing, f"an assumption is missing: {min(missing, default='')}")
-        return f"{len(wanted)} keys are those that follow from the record"
+        return f"{len(wanted)} keys follow from the record"
 
     def sentence() -> str:
         names = {f.name for f in fields(found[0])} & set(printed)  # type: ignore[arg-type]

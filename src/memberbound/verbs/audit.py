@@ -80,7 +80,7 @@ class AccessFields(TypedDict):
 
 @dataclass(frozen=True)
 class Replacement:
-    """A protected model of the same rows: its score beside the audited model's, and its bound."""
+    """A protected model of the same rows, with its score, the audited model's, and its bound."""
 
     learner: str
     score: str
@@ -327,7 +327,7 @@ def audit(
         records_out=None if out is None else str(out),
         detail=detail,
     )
-    # A study passes an open table and works out its own recommendation.
+    # A study passes an open table and makes its own recommendation.
     if answer.leak_shown and target is not None and not isinstance(members, Table):
         kept = None if names is None else tuple(names)
         replacement = _rehearse_replacement(
@@ -358,7 +358,7 @@ def _refuse_options_of_a_model(**given: bool) -> None:
 def _read_answers(
     members: object, predictions: object, one_run: object, by: str | None, encoding: str | None
 ) -> Evidence | ScoreTable:
-    """Read the one table given instead of a model."""
+    """Read the table that is given instead of a model."""
     sources = {"members": members, "predictions": predictions, "one_run": one_run}
     given = [name for name, source in sources.items() if source is not None]
     if len(given) != 1:
@@ -402,8 +402,8 @@ def _train_references(
             clone_given_model(evidence)
     except InputError:
         return None, (
-            "Stronger attacks need --learner: this model cannot be trained again from what is "
-            "given, so no reference models were trained",
+            "Stronger attacks need --learner: this model cannot be retrained from the input "
+            "given, so there are no reference models",
         )
     try:
         run = train_references(evidence, learner, **training)
@@ -455,7 +455,7 @@ def _rehearse_replacement(
     for learner in other_learners(evidence.task):
         training = PrivateTraining(target, require_form(learner), _REPLACEMENT_ETA, {})
         try:
-            # Only a rehearsal: this model is discarded; a real release draws fresh noise.
+            # This model is discarded; a real release draws fresh noise.
             model = training.fit(table, seed)
         except InputError:
             continue

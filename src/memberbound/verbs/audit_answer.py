@@ -28,8 +28,8 @@ from memberbound.quantities import NO_LEAK, confident, percent
 
 #: False-positive rates at which the TPR is reported if there are enough non-members.
 RATES = (0.1, 0.01, 0.001)
-#: Appended to a description of the attack when no number can be checked against a limit.
-NOT_COMPARABLE = ", on members and non-members that differ already in their columns"
+#: Appended to the description of an attack if no number can be checked against a limit.
+NOT_COMPARABLE = ", on members and non-members that already differ in their columns"
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -80,13 +80,13 @@ class AuditAnswer(Answer, Limited):
     def successes(self, on: Part) -> tuple[Success, ...]:
         """Return the success rate to check against a limit: the best attack's, at prior ½.
 
-        That is ½ + ½·advantage, whatever the share of members in the sample.
+        It is ½ + ½·advantage, for any share of members in the sample.
         """
         estimate, lower = self.reached
         best = self.strongest if on == "estimate" else self.best
         what = f"best attack tried ({best}), average {member_name(self.unit)}"
         if lower is None:
-            # Not evidence of a leak, but not of its absence either, so the limit still applies.
+            # This is evidence neither for nor against a leak, so the limit still applies.
             return (Success(f"{what}{NOT_COMPARABLE}"),)
         return (Success(what, estimate=(1 + estimate) / 2, floor=down((1 + lower) / 2)),)
 
@@ -112,7 +112,7 @@ class AuditAnswer(Answer, Limited):
 
     @property
     def about(self) -> str:
-        """The records concerned, for the sentence; empty if it does not name them."""
+        """The records that the sentence is about, or an empty text."""
         return ""
 
     @property
@@ -192,12 +192,12 @@ class RecordsAnswer(AuditAnswer):
 
     @property
     def law(self) -> LawTest | None:
-        """Test of whether members and non-members differ even without the model."""
+        """The test of whether members and non-members differ even without the model."""
         return self.one_law
 
     @computed
     def comparable(self) -> bool:
-        """Whether no difference in distribution was found between members and non-members."""
+        """Whether members and non-members passed the test for equal distributions."""
         return self.law is None or not self.law.differs
 
     @property
@@ -214,7 +214,7 @@ class RecordsAnswer(AuditAnswer):
 
     @property
     def refuted_claim(self) -> str | None:
-        """Why the claimed ε is refuted, or None; if refuted, the command exits with code 3."""
+        """The reason why the claimed ε is refuted (the command then exits with code 3), or None."""
         if self.one_run is None or not self.one_run.claim_exceeded:
             return None
         return self.one_run.sentence
@@ -235,7 +235,7 @@ class RecordsAnswer(AuditAnswer):
 
 
 def records_answer_fields(audit: ModelAudit) -> RecordsAnswerFields:
-    """Return the fields of a :class:`RecordsAnswer`; only estimates if sides are not comparable."""
+    """Return the fields of a :class:`RecordsAnswer`; estimates only if sides are not comparable."""
     members = int(audit.member.sum())
     return {
         **audit_fields(audit, proved=audit.comparable),

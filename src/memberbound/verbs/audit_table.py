@@ -30,11 +30,11 @@ _TABLE_ASSUMPTIONS = (
     "synthesizer.",
     "The members are all records that the table was made from, or records drawn from them "
     "uniformly.",
-    "The non-members, and the reference, are independent draws from the source of the members and "
+    "The non-members and the reference are independent draws from the source of the members and "
     "had no part in the table.",
     "Each interval of an attack holds with the stated confidence on its own; that of "
     "best_advantage holds for all attacks at once.",
-    "The combined attack is told who is a member in a random half of the records, and is measured "
+    "The combined attack is trained on the membership of a random half of the records and measured "
     "on the other half.",
 )
 _REFIT_ASSUMPTIONS = (
@@ -67,8 +67,8 @@ class TableAudit(RecordsAnswer):
             inside = percent(self.copies.member_share_estimate, "estimate")
             outside = percent(self.copies.non_member_share_estimate, "estimate")
             yield (
-                f"copied rows: {self.copies.members} members ({inside}) are in the table as they "
-                f"are, and {self.copies.non_members} non-members ({outside}), by chance"
+                f"copied rows: {self.copies.members} members ({inside}) are in the table "
+                f"and {self.copies.non_members} non-members ({outside}), by chance"
             )
         if self.one_law is not None and self.comparable:
             yield self.one_law.sentence

@@ -63,12 +63,12 @@ _ASSUMPTIONS = (
     "of them; the non-members are independent draws from the same source that had no part in it. "
     "Documents that were held back at random are such draws; documents of another time or place "
     "are not, and nothing can be shown with them about pre-training.",
-    "The attack that learns is told who is a member in a random half of the documents, and is "
+    "The learned attack is trained on the membership of a random half of the documents and "
     "measured on the others.",
     "Each interval of an attack holds with the stated confidence on its own; best_advantage holds "
     "for all attacks at once.",
 )
-#: Attacks used for the list of documents and for groups, strongest first; fixed in advance.
+#: Attacks for the list of documents and for groups, strongest first; fixed in advance.
 _FOR_RECORDS = ("ratio", "min-k++", "loss")
 _NO_TEXTS = (
     "without the texts, differences in wording between the two collections cannot be detected"
@@ -94,12 +94,12 @@ class TextAudit(RecordsAnswer):
     not_run: dict[str, str]
     documents: int
     tokens: int
-    #: μ of the certificate beside an adapter, of the neighbour game.
+    #: μ in the certificate of the adapters (neighbour game).
     certified_mu_upper: OmitEmpty[Upper | None] = None
 
     @property
     def refuted_claim(self) -> str | None:
-        """The claim that canaries refute: an ε, or the certificate of the adapters."""
+        """The claim that the canaries refute: an ε, or the certificate of the adapters."""
         if self.one_run is None or self.certified_mu_upper is None:
             return super().refuted_claim
         if self.one_run.mu_lower <= self.certified_mu_upper:
@@ -134,7 +134,7 @@ class TextAudit(RecordsAnswer):
             most = significant(self.certified_mu_upper, "upper", 3)
             yield (
                 f"certificate of these adapters: μ at most {most} for every document of its "
-                "training; canaries put in by coins give a floor in the same game"
+                "training; canaries inserted by coin flips give a floor in the same game"
             )
         for name, reason in self.not_run.items():
             yield f"not run: {name} ({reason})"
@@ -295,7 +295,7 @@ def _documents_of_model(sources: Mapping[str, object], text: str) -> tuple[DataF
 
     if sources.keys() not in ({"canaries"}, {"members", "nonmembers"}):
         raise InputError(
-            "lm needs members and nonmembers, or canaries, whose texts it reads, and no texts."
+            "lm needs members and nonmembers, or canaries, which contain the texts, and no texts."
         )
     first, *rest = (read_documents(source, text, name) for name, source in sources.items())
     both = pd.concat([first, *rest], join="inner", ignore_index=True)
@@ -306,7 +306,7 @@ def _documents_of_model(sources: Mapping[str, object], text: str) -> tuple[DataF
 def _documents_of_tokens(sources: Mapping[str, object], text: str) -> DataFrame | None:
     """Return the documents of a token table, indexed by record."""
     if len(sources) == 2:
-        raise InputError("texts must be left out with canaries, which have texts.")
+        raise InputError("texts must be left out with canaries, which contain the texts.")
     for name, source in sources.items():
         return index_documents(read_documents(source, text, name), name)
     return None
@@ -317,10 +317,10 @@ def _coins_and_scores(scores: TokenScores, canaries: DataFrame, attack: str) -> 
     coin = dict(zip(canaries.index, coins(canaries), strict=True))
     for record, member in zip(scores.records, scores.member, strict=True):
         if coin.pop(str(record)) != member:
-            raise InputError(f"member must be the coin of canaries, got another one of {record!r}.")
-    # Dropping canaries after the run would bias the coins of those that remain.
+            raise InputError(f"member must agree with canaries, got another value for {record!r}.")
+    # Dropping canaries after the run would bias the coin flips of the remaining ones.
     if coin:
-        raise InputError(f"tokens must hold every canary, got none of {next(iter(coin))!r}.")
+        raise InputError(f"tokens must contain every canary, got no token of {next(iter(coin))!r}.")
     return Scores.of(scores.scores[attack], scores.member)
 
 
@@ -366,7 +366,7 @@ def _score_with_model(
 
 
 def _certified_mu(folder: Path) -> float | None:
-    """Return μ of the certificate beside adapters, None for adapters of other programs."""
+    """Return μ from the certificate of adapters, or None for adapters of other programs."""
     weights = folder / WEIGHTS_FILE
     if not certificate_path(weights).is_file():
         return None

@@ -62,7 +62,7 @@ _WORDS = ("false", "n", "no", "null", "off", "on", "true", "y", "yes")
 
 @dataclass(frozen=True, repr=False)
 class BoundsTemplate(Answer):
-    """A bounds file with every column and no number; ``columns`` holds the guessed kinds.
+    """A template for a bounds file: every column without values; ``columns`` has guessed kinds.
 
     The guesses depend on single records, so they are for the owner of the rows only.
     """
@@ -87,7 +87,7 @@ class BoundsTemplate(Answer):
 
     @computed
     def owner_only(self) -> tuple[str, ...]:
-        """The keys that must not be published: guesses from the rows."""
+        """The keys that must not be published, because they are guesses from the rows."""
         return ("columns", "template")
 
     def summary(self) -> str:
@@ -109,9 +109,9 @@ def bounds(
     database_table: DatabaseTable | None = None,
     encoding: Encoding | None = None,
 ) -> BoundsTemplate:
-    """Write a template in which to state what is public about a table's columns.
+    """Write a template for the public facts about a table's columns.
 
-    It contains no value of the table, because bounds count as published.  The comments beside
+    It contains no value of the table, because bounds count as published.  The comments next to
     columns are guesses from the rows, for their owner only: delete them before sharing the file.
 
     Args:

@@ -1,4 +1,4 @@
-"""Checks of certificates beside files of the i.i.d. and the subset game (X34)."""
+"""Check the certificates of files from the i.i.d. and the subset game (X34)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from memberbound.verbs.answer_checks import same_counts, stated_bounds
 from memberbound.verbs.answer_comparison import MACHINES, differences
 from memberbound.verbs.protect_half import COUNTED, half_statistic
 
-#: Facts that a certificate cannot show, by the format of its record.
+#: Facts that a certificate cannot prove, by the format of its record.
 _DRAWN = (
-    "The released half was drawn uniformly, apart from the subsets of the calibration, and the "
+    "The released half was drawn uniformly and independently of the calibration's subsets, and the "
     "noise as recorded, from secret random words."
 )
 OTHER_FORMATS: dict[str, tuple[str, ...]] = {
@@ -37,12 +37,12 @@ OTHER_FORMATS: dict[str, tuple[str, ...]] = {
     ),
     CALIBRATION_FORMAT: (
         _DRAWN,
-        "The recorded draws are those of the learner; somebody who has the table can repeat the "
+        "The recorded draws are those of the learner; a holder of the table can repeat the "
         "calibration.",
     ),
     SUM_FORMAT: (
         _DRAWN,
-        "The noise follows from all distances between records: only somebody who has the table can "
+        "The noise follows from all distances between records: only a holder of the table can "
         "recompute it, with verify --table.",
     ),
 }
@@ -112,7 +112,7 @@ def _check_coarse_table(path: Path, certificate: Mapping[str, Any]) -> Iterator[
         proved = profile.rows == bounds["rows"] and fresh.delta_upper <= bounds["delta_upper"]
         proved &= fresh.record_leak.max <= bounds["record_leak"]["max"]
         require(proved, "the file has other counts than the record")
-        return f"the file has {profile.atoms} cells, which certify as much"
+        return f"the file has {profile.atoms} cells, which certify the same bounds"
 
     yield run_check("numbers", numbers)
     yield run_check("sentence", sentence)
@@ -130,8 +130,8 @@ def _check_calibration(certificate: Mapping[str, Any], table: object) -> Iterato
         for holds, problem in (
             (bound["quantity"] == "eta" and bound["game"] == "subset", "another game or quantity"),
             (bound["protects"] == game.protects, "the certificate protects another record"),
-            (0 <= bound["upper"] <= certificate["eta"], "η is above what was asked for"),
-            (certificate["eta"] < game.largest_gain, "η says nothing where so many are drawn"),
+            (0 <= bound["upper"] <= certificate["eta"], "η is above the requested value"),
+            (certificate["eta"] < game.largest_gain, "η is vacuous for this many drawn records"),
             (bool(bound["assumptions"]), "the assumptions are missing"),
             (scale == noise.get("scale", 0.0), "two noise scales are printed"),
             (certificate["noise_scale"] == noise["rms"], "two sizes of the noise are printed"),
@@ -142,7 +142,7 @@ def _check_calibration(certificate: Mapping[str, Any], table: object) -> Iterato
             size = scale * noise["dimension"] ** 0.5
             near = abs(noise["rms"] - size) <= MACHINES * size
             require(near, "the size of the noise is not scale·√dimension")
-        return "game, η and noise agree wherever they stand"
+        return "game, η and noise agree everywhere"
 
     def draws() -> str:
         least, detail = recomputed_gain(certificate)
@@ -188,7 +188,7 @@ def _rows(certificate: Mapping[str, Any], table: object) -> int:
 
 
 def _noise_of_sum(certificate: Mapping[str, Any], table: object) -> str:
-    """Calibrate a sum again, for somebody who has the table."""
+    """Calibrate a sum again, given the table."""
     asked, game = (
         _asked(certificate),
         SubsetGame(certificate["population"], certificate["size"], certificate["record"]),

@@ -46,8 +46,8 @@ from memberbound.tables.frame_files import check_excel_safe
 class Certification(IidAnswer, LeakBounds, Limited):
     """A certificate for a table or a known distribution.
 
-    With a ``unit``, all counts of rows are counts of persons: distinct values of that column, each
-    with all its rows.
+    With a ``unit``, persons are counted instead of rows: distinct values of that column, each with
+    all its rows.
     """
 
     VERB: ClassVar = "certify"
@@ -80,7 +80,7 @@ class Certification(IidAnswer, LeakBounds, Limited):
 
     @computed
     def sentence(self) -> str:
-        """A sentence that a data steward can pass on.
+        """The certificate as a sentence that a data steward can pass on.
 
         The success rate depends on ν, the share of tested records that are not members, but not on
         λ, the weight of a missed member.
@@ -159,7 +159,7 @@ def certify(
     force: Force = False,
     excel_safe: ExcelSafe = False,
 ) -> Certification:
-    """Certify how much any learner whatsoever can leak about the rows of a table.
+    """Certify an upper bound on the leak of any learner about the rows of a table.
 
     Pass exactly one of: a ``table`` (a file or an object, see :mod:`memberbound.tables.source`),
     the ``probabilities`` of a known distribution, or ``uniform`` = K equally likely atoms (the last
@@ -179,8 +179,8 @@ def certify(
             the inferred role; identifiers are left out.
         n: number of training rows, or of persons with ``unit`` (default: the whole table).
         confidence: of each certificate.
-        reference: additional rows from the same source, independent of the table's, that nothing
-            was trained on; the table itself is rejected, and a warning counts shared rows.
+        reference: additional rows from the same source, independent of the table's and not used for
+            training; the table itself is rejected, and a warning counts shared rows.
         unit: column that identifies the person; all rows of a person are one record, and persons
             are counted instead of rows.
         records: write every row with its certified leak to this file (.csv, .csv.gz or .parquet).
@@ -286,7 +286,7 @@ def certify_profile(
         )
         extra = ()
     leaks = record_leaks(profile, size, confidence)
-    # The first assumption is independence of the rows; the rest belong to the method.
+    # The first assumption is that the rows are independent; the others come from the method.
     further = [f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in counted.assumptions[1:]]
     one = record_name(unit)
     same = f"{one}s that agree in them"
@@ -326,7 +326,7 @@ def _certify_law(
 def certify_law(
     record: CountRecord | None, law: FloatArray | None, n: int, game: IidGame
 ) -> Certification:
-    """Certify a law, or the uniform atoms of the record if there is none; see :func:`certify`."""
+    """Certify a law (None: the record's uniform atoms); see :func:`certify`."""
     if law is None:
         assert record is not None
         assert record.uniform is not None

@@ -1,4 +1,4 @@
-"""The verb ``compare``: two reports side by side, and the ones before them as a history."""
+"""The verb ``compare``: two reports side by side, with earlier ones as a history."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from memberbound.report.publication import load_report
 
 @dataclass(frozen=True)
 class RowNumbers:
-    """The three numbers of a row; a ceiling that excludes nothing is none."""
+    """The three numbers of a row; a vacuous ceiling becomes None."""
 
     game: str
     lower: Lower | None
@@ -31,7 +31,7 @@ class RowNumbers:
 class ComparedRow:
     """Attack success on a record of a subject, before and after.
 
-    ``None`` where one of the reports has no such row.
+    ``None`` if one of the reports has no such row.
     """
 
     subject: str
@@ -43,7 +43,7 @@ class ComparedRow:
 
 @dataclass(frozen=True)
 class StudySummary:
-    """A study in the history: what it found about the worst record, and what it promises."""
+    """A study in the history: attack success on the worst record, and the promise."""
 
     started: str
     data: str
@@ -75,7 +75,7 @@ def _summarize(report: Report) -> StudySummary:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Answer):
-    """Two studies side by side: what was found then and now, and what else is different."""
+    """Two studies side by side: their findings, and differences in data, options and version."""
 
     VERB: ClassVar = "compare"
 
@@ -143,13 +143,13 @@ class Comparison(Answer):
         if not self.same_data:
             sentence += " The tables are different."
         if self.settings:
-            sentence += f" Asked differently: {', '.join(self.settings)}."
+            sentence += f" Changed options: {', '.join(self.settings)}."
         if self.before.version != self.after.version:
             sentence += f" Versions: {self.before.version} and {self.after.version}."
         return sentence
 
     def summary(self) -> str:
-        """Return the sentence, the rows that both have, and the history."""
+        """Return the sentence, the rows of either report, and the history."""
         lines = [self.sentence, "", _line("attack success", "", "before", "after")]
         label = ""
         for (subject, record), pair in self._pairs.items():
@@ -176,7 +176,7 @@ def _line(name: str, kind: str, before: str, after: str) -> str:
 
 
 def _promise(report: Report) -> Mark:
-    """Return the certificate of the recommended remedy, or that there is none."""
+    """Return the certificate of the recommended remedy, or a mark that there is none."""
     best = report.recommended
     return marked(None if best is None else best.accuracy_upper, "certificate")
 
@@ -187,15 +187,15 @@ def compare(
     *,
     earlier: Annotated[Sequence[str], Option("several", metavar="NAME", web=False)] | None = None,
 ) -> Comparison:
-    """Compare two reports: what was found before and after, and what else changed.
+    """Compare two reports: the findings before and after, and all other changes.
 
-    Nothing is computed anew: a certificate stays that of its study.  A number that only one of the
-    reports has is shown beside a dash.
+    Nothing is recomputed: a certificate remains that of its study.  A number that only one of the
+    reports has is shown next to a dash.
 
     Args:
-        before: the earlier report: ``report.json``, its dictionary, or what ``study`` returned.
+        before: the earlier report: ``report.json``, its dictionary, or the result of ``study``.
         after: the later report.
-        earlier: a still earlier report, for the history; may be repeated.
+        earlier: an even earlier report, for the history; may be repeated.
 
     Command line:
         memberbound compare spring/report.json autumn/report.json

@@ -172,7 +172,7 @@ def explain(
     if stated.epsilon is not None:
         quoted, at = float(stated.epsilon), float(delta or 0.0)
     else:
-        # A ledger's slack is up to 1e-4, and no finite ε holds at a smaller δ.
+        # A ledger's slack is up to 1e-4, and at a smaller δ no finite ε holds.
         usual = 1e-5 if ledger is None else 1e-3
         at = float(usual if delta is None else fraction("delta", delta))
         quoted = guarantee.curve.epsilon(at)
@@ -210,7 +210,7 @@ def _interval_target(
     limit: str | None,
     adjacency: Adjacency | None,
 ) -> IntervalTarget | None:
-    """Return what the wanted width of an interval needs; None if none is wanted."""
+    """Return the η that an interval of the target width needs, or None without a target."""
     if width is None and rows is None:
         return None
     if width is None or rows is None:
@@ -221,7 +221,7 @@ def _interval_target(
     if limit is not None or given:
         raise InputError(
             "target_interval finds η without any other input, so it must be the only target, got "
-            f"{limit or given[0]} beside it."
+            f"{limit or given[0]} as well."
         )
     if adjacency == "add-remove":
         raise InputError("adjacency must be replace-one for an interval, got 'add-remove'.")
@@ -231,7 +231,7 @@ def _interval_target(
 def _calibrate(
     target: Target, stated: _Stated, delta: float | None, adjacency: Adjacency | None
 ) -> _Stated:
-    """Return what is stated, with the parameter that meets a target."""
+    """Return the stated parameters, completed by the one that meets a target."""
     for name in stated.given("epsilon", "gdp", "noise_multiplier", "history", "ledger"):
         raise InputError(
             f"a target finds the parameter, so {name} must be left out, got "

@@ -1,4 +1,4 @@
-"""The answer of ``explain``: a guarantee, in terms of membership inference."""
+"""The answer of ``explain``: a guarantee in terms of membership inference."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class Parameters:
     limit_eta: OmitEmpty[Given | None] = None
     #: The column that identifies the records of a ledger; None if every row is a record.
     unit: OmitEmpty[str | None] = None
-    #: Records that are replaced together.
+    #: Number of records that are replaced together.
     records: OmitEmpty[int | None] = None
-    #: The η that an interval of the target width needs.
+    #: The η for an interval of the target width.
     interval: OmitEmpty[IntervalTarget | None] = None
     ledger_assumptions: tuple[str, ...] = field(default=(), metadata=INTERNAL)
 
@@ -155,7 +155,7 @@ class Explanation(Answer, Limited):
 
     @computed
     def interval_widths(self) -> tuple[IntervalWidth, ...]:
-        """Widths of the intervals of means that are released at this η (X32); maybe none."""
+        """Widths of the intervals of means that are released at this η (X32); may be empty."""
         return () if self.parameters.records is not None else widths_at(self.eta_upper)
 
     @computed
@@ -246,7 +246,7 @@ class Explanation(Answer, Limited):
 
     @computed
     def sentence(self) -> str:
-        """A sentence that a lawyer understands, with every number rounded to the safe side."""
+        """The guarantee in plain words, with every number rounded to the safe side."""
         who, size = member_name(self.parameters.unit), self.parameters.records
         whose, subject = f"a {who}'s membership", f"that {who}"
         if size is not None:
@@ -324,7 +324,7 @@ class Explanation(Answer, Limited):
 
 
 def _interval_sentence(wanted: IntervalTarget) -> str:
-    """State which η is precise enough, from noise alone and together with sampling."""
+    """Return a sentence on the η needed for a width, from noise alone and with sampling."""
     width, rows = significant(wanted.width, "given"), wanted.rows
     eta = significant(wanted.noise.eta, "upper", 4)
     alone = significant(wanted.sampling_alone_upper, "upper", 3)

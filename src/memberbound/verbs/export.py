@@ -1,4 +1,4 @@
-"""The verb ``export``: a release or a study in the formats of other tools and of people who sign.
+"""The verb ``export``: write a release or a study in the formats of other tools, or to sign.
 
 Public exports are made from a :class:`~memberbound.report.publication.Publication`, owner-only ones
 from a :class:`~memberbound.report.model.Report`, and pages to sign from a
@@ -104,13 +104,13 @@ EXPORT_FORMATS = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Export(Answer):
-    """The exported document and its place: a file, or a run of MLflow."""
+    """The result of an export: its format, and the file or MLflow run that holds it."""
 
     VERB: ClassVar = "export"
 
     format: str
     exported: Report | Publication = field(metadata=INTERNAL)
-    #: The promise, for an export about a release.
+    #: The guarantee, for an export about a release.
     promise: str | None = field(default=None, metadata=INTERNAL)
     out: str | None = None
     pages: OmitEmpty[int | None] = None
@@ -122,7 +122,7 @@ class Export(Answer):
 
     @cached_property
     def game(self) -> NeighbourGame | SubsetGame:
-        """The game of the exported promise or study."""
+        """The game of the exported guarantee or study."""
         what = self.exported
         return what.subset_game if isinstance(what, Report) else what.game
 
@@ -153,7 +153,7 @@ class Export(Answer):
         return self.exported.version
 
     def summary(self) -> str:
-        """Return a short text about the export and its place."""
+        """Return a short text about the export and where it is."""
         what, name = self.exported, EXPORT_FORMATS[self.format].name
         if isinstance(what, Report):
             lines = [f"{name} of a {what.status} study: {self.promise or what.verdict.sentence}"]
@@ -204,14 +204,14 @@ def export(
     at all.
 
     Args:
-        report: the certificate that lies beside a released file, or a study: ``report.json``, its
-            dictionary, or what ``study`` returned.
+        report: the certificate of a released file, or a study: ``report.json``, its dictionary, or
+            the result of ``study``.
         format: to sign: ``decision`` (two pages) or ``dpia`` (annex of an impact assessment); for
             everybody ``model-card``, ``mlflow``, ``dp-registry``, ``cyclonedx`` or ``in-toto`` (to
             sign with cosign or GPG); for an output
             checker ``sacro``; for an auditor ``checklist``; for the owner ``pdf`` (the whole
             report) or ``mlflow-owner``.
-        release: the released file that the study led to, with its certificate beside it.
+        release: the released file that the study led to, next to its certificate.
         about: YAML file with further facts: purpose, controller, who chose the limit, …
         out: file to write; for MLflow a run (``runs:/ID``) or an experiment's name (default: the
             active run, or a new one).
@@ -247,7 +247,7 @@ def export(
         pages = page_count(content)
     private = not isinstance(exported, Publication)
     write_atomically(target, lambda draft: draft.write_bytes(content), force, private=private)
-    # A record about a given model states measurements, not the promise of a remedy.
+    # A record about a given model states measurements, not the guarantee of a remedy.
     about_release = chosen.audience == "source" and (format != "sacro" or case.file is not None)
     promise = describe_promise(case)[0] if about_release else None
     return Export(format, exported, promise, str(out), pages=pages)

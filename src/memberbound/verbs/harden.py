@@ -127,7 +127,7 @@ class Hardening(Answer):
         if self.information_kept_estimate is not None:
             kept = marked(self.information_kept_estimate, "estimate")
             lines.append(
-                f"{self.information_measure} kept: {kept} of what the best coarsening tried keeps, "
+                f"{self.information_measure} kept: {kept} of the best coarsening tried, "
                 "on the fitting rows"
             )
         lines += ["", *(f"- {step}" for step in self.steps), *self.summary_notes()]
@@ -137,7 +137,7 @@ class Hardening(Answer):
 def hardening_sentence(
     before: float, after: LeakBounds, validity: str, unit: str | None, game: IidGame
 ) -> str:
-    """Return the sentence of an answer, a function of its numbers alone."""
+    """Return the certificate as a sentence."""
     stated = coarse_statement(after, validity, unit)
     if vacuous(after.delta_upper, "delta"):
         return stated
@@ -358,7 +358,7 @@ _LEAST_ROWS = 20
 def _read(
     table: Table, columns: Sequence[str] | None, unit: str | None, used: Sequence[str] = ()
 ) -> DataFrame:
-    """Return the named columns of a table (default: all), with values as written.
+    """Return some columns of a table (default: all), with values as in the file.
 
     With ``unit``, which must not be among the ``used`` columns, keep the first row of each unit.
     """
@@ -379,8 +379,8 @@ def _with_numbers(
 ) -> DataFrame:
     """Parse columns of numbers stored as text; unparsable values become missing.
 
-    Columns in ``kept`` are unchanged, as the recipe does not touch them in new rows either.  Dates
-    stay as written; their rule parses them.
+    Columns in ``kept`` are unchanged, because the recipe does not touch them in new rows either.
+    Dates remain texts; their rule parses them.
     """
     from pandas.api import types
 

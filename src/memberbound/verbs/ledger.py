@@ -52,7 +52,7 @@ class LedgerState(Answer):
         most = allowed(0.5, self.limit_eta)
         left = "Nothing is left."
         if self.left > 0:
-            left = f"The next release may take η = {significant(self.left, 'given')} at most."
+            left = f"The next release may use at most η = {significant(self.left, 'given')}."
         return (
             f"Nobody who sees every release that this ledger allows is right about any {who}'s "
             f"membership more than {most} of the time. So far: {made} "
@@ -84,7 +84,7 @@ def ledger(
     *,
     limit_eta: Annotated[float, Option("number", metavar="H", web=False)] | None = None,
 ) -> LedgerState:
-    """Show what all releases about the same people guarantee together, and the budget left.
+    """Show the joint guarantee of all releases about the same people, and the budget left.
 
     Pass ``limit_eta`` to create a new ledger.  ``protect``, ``summarize`` and ``synthesize`` record
     their releases with ``--ledger``, and fail if a release would exceed the limit.
@@ -119,7 +119,7 @@ def ledger(
     book = open_ledger(file)
     if limit_eta is not None and book.limit_eta != limit_eta:
         raise InputError(
-            f"limit_eta must be the {book.limit_eta!r} that was fixed when the ledger was made, "
+            f"limit_eta must be the {book.limit_eta!r} that was fixed when the ledger was created, "
             f"got {limit_eta!r}."
         )
     return LedgerState(

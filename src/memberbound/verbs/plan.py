@@ -193,8 +193,8 @@ def plan_for_counts(
     """Plan from the counts of counts alone; see :func:`plan`."""
     needed = smallest_n_for_table(profile, security, record_leak, confidence)
     covered = (
-        f"A record-leak target covers every {_describe_records(unit)}; about others nothing is "
-        "certified."
+        f"A record-leak target covers every {_describe_records(unit)}; there is no certificate "
+        "for others."
     )
     return Plan(
         needed,
@@ -216,8 +216,8 @@ def plan_for_counts(
 def _describe_records(unit: str | None) -> str:
     """Describe the records that a table covers."""
     if unit is None:
-        return "row whose values occur in the table"
-    return "person whose rows occur alike in the table"
+        return "row with values that occur in the table"
+    return "person with rows that occur in the table"
 
 
 def _why_none(profile: CountProfile, confidence: float, unit: str | None) -> str:

@@ -79,7 +79,7 @@ def population(
     progress: Annotated[Callable[..., None], Option("progress", metavar="bounding every record")]
     | None = None,
 ) -> PopulationAnswer:
-    """Compute what ε means for these records, or the ε that a target allows.
+    """Translate ε into attack success on these records, or find the ε for a target.
 
     A uniform half of the records (or ``size`` of them) is drawn, and its mean or sum is released
     with Gaussian noise, or the exponential mechanism selects one of the ``candidates``.  The
@@ -103,8 +103,8 @@ def population(
         sigma: instead of ε: the standard deviation of the noise on the released query.
         delta: δ (default: 1e-5 for Gaussian noise, 0 for the exponential mechanism).
         clip: clip records to this norm first.
-        sensitivity: instead of ``clip``: the most that replacing one record can change the query
-            (or the loss).
+        sensitivity: instead of ``clip``: the largest change of the query (or the loss) when one
+            record is replaced.
         candidates: points from which the exponential mechanism selects by L2 loss: a file or an
             array.
         size: number of records drawn (default: half of them).
@@ -278,7 +278,7 @@ def _remarks(table: Table, unit: str | None) -> list[str]:
     repeated = int(pd.DataFrame(table.values).duplicated().sum())
     if repeated and unit is None:
         notes.append(
-            f"{repeated} records repeat another one; somebody with two rows is protected as two "
+            f"{repeated} records repeat another one; a person with two rows is protected as two "
             "records"
         )
     spread = np.array([column.std() for column in table.values.T])
@@ -395,7 +395,7 @@ def _gaussian_setting(question: _Question, divisor: int) -> tuple[GaussianSettin
     if diameter > worst * (1 + 1e-9) and question.sensitivity is not None:
         raise InputError(
             f"sensitivity must be at least {significant(diameter / divisor, 'upper')}, which "
-            f"these records reach by themselves, got {question.sensitivity!r}."
+            f"these records reach, got {question.sensitivity!r}."
         )
     reach = max(worst, diameter)
     return GaussianSetting(noisy, question.delta, divisor, reach, question.progress), moved

@@ -103,7 +103,7 @@ class PopulationAnswer(Answer, Limited):
     records_out: str | None = None
     roles: dict[str, str] = field(default_factory=dict)
     unit: str | None = field(default=None, metadata=INTERNAL)
-    #: What ``verify`` needs beside the other keys.
+    #: The record that ``verify`` needs in addition to the other keys.
     derivation: PopulationRecord
     coupling: OmitEmpty[MethodBounds | None] = None
     target_pmp: OmitEmpty[Given | None] = None
@@ -155,7 +155,7 @@ class PopulationAnswer(Answer, Limited):
 
     @computed
     def sentence(self) -> str:
-        """A sentence that a privacy officer can pass on."""
+        """The bound as a sentence that a privacy officer can pass on."""
         sure, who = at_confidence(self.confidence), member_name(self.unit)
         if vacuous(self.success_upper):
             unproved = f"there is no useful guarantee for any {who}'s membership"

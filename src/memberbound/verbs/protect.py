@@ -46,7 +46,7 @@ from memberbound.verbs.protection import Protection, unit_and_seed_notes
 
 _OWN_EYES = (
     "scores and notes are computed from the secret rows, on a trial model of four fifths of them "
-    "that is thrown away: they are for you alone, and the certificate does not cover them. Do not "
+    "that is discarded: they are for you only, and the certificate does not cover them. Do not "
     "publish them with the model"
 )
 #: Warn if a larger share of a column's values is out of bounds.
@@ -215,14 +215,14 @@ def _misfit_notes(table: Records, target: str, released: PrivateModel, bounds: B
             "A column with bounds is kept"
         )
     notes += [
-        f"fewer than half of the values of {name!r} are within its bounds: look at them, and at "
-        "how its numbers or dates are written (decimal, format)"
+        f"fewer than half of the values of {name!r} are within its bounds: check the bounds and "
+        "the format of its numbers or dates (decimal, format)"
         for name, count in outside.items()
         if count > _FITTING * table.rows and not (name == target and names)
     ]
     if unknown:
         notes.append(
             f"{unknown} of {table.rows} rows have no class that the model knows "
-            f"({', '.join(names)}): they have no influence on it, and it never answers with theirs"
+            f"({', '.join(names)}): they have no influence on it, and it never predicts theirs"
         )
     return notes

@@ -275,7 +275,7 @@ def _name(statistic: object) -> str:
 
 
 def _with_record(release: Release, asked: Mapping[str, object]) -> Release:
-    """Add to the record what the owner of the table needs to compute the statistic again."""
+    """Add to the record the options that the owner needs to recompute the statistic."""
     details = release.calibration.details
     record = {**cast("dict[str, object]", details["derivation"]), **asked}
     noise = replace(release.calibration, details=details | {"derivation": record})
@@ -333,12 +333,12 @@ def _fit_notes(calibration: Calibration) -> tuple[str, ...]:
     details, notes = calibration.details, []
     if details.get("own_coins"):
         notes.append(
-            "the learner draws random numbers that cannot be seeded; see the assumptions, and "
+            "the learner uses random numbers that cannot be seeded; see the assumptions, and "
             "prefer one with a random_state"
         )
     if failed := details.get("fits_failed"):
         notes.append(
-            f"{failed} of {calibration.fits} fits failed on fresh subsets; where a fit fails, "
+            f"{failed} of {calibration.fits} fits failed on fresh subsets; if a fit fails, "
             "zeros are released with the same noise"
         )
     return tuple(notes)

@@ -1,8 +1,8 @@
 """The verb ``protect-text``: fine-tune a language model so that no document can be recognised.
 
 Losses are computed from the secret documents, on trial models of four fifths of them that are
-thrown away; notes and guesses on canaries from the documents and the release.  All of them are for
-the owner, neither stored nor covered by the certificate.
+discarded; notes and guesses on canaries are computed from the documents and the release.  All of
+these are for the owner, are not stored, and are not covered by the certificate.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 
 _OWN_EYES = (
     "losses, notes and guesses on canaries are computed from the secret documents (losses on trial "
-    "models of four fifths of them, which are thrown away): they are for you alone, and the "
+    "models of four fifths of them, which are discarded): they are for you only, and the "
     "certificate does not cover them. Do not publish them with the model"
 )
-#: With fewer canaries no floor above 0 can be shown.
+#: With fewer canaries, no floor above 0 is possible.
 _FEWEST_CANARIES = 10
 _OWNER_ONLY = ("loss_base", "loss_released", "loss_usual", "one_run", "warnings")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TextProtection(CertifiedAnswer):
-    """Adapters of a language model that hide every document, and their certificate."""
+    """Adapters of a language model that hide every document, with their certificate."""
 
     VERB: ClassVar = "protect-text"
 
@@ -65,33 +65,33 @@ class TextProtection(CertifiedAnswer):
     length: int
     weights: int
     #: Mean loss per document on a fifth of the documents: of the base model, of a trial model with
-    #: the same noise, and of one without noise and clips.
+    #: the same noise, and of one without noise and clipping.
     loss_base: EstimateOf | None
     loss_released: EstimateOf | None
     loss_usual: EstimateOf | None
     certificate: Certificate
-    #: A floor from this very training, with ``canaries``.
+    #: A floor measured on this training run, with ``canaries``.
     one_run: OmitEmpty[OneRun | None] = None
     out: str | None = None
     warnings: tuple[str, ...] = ()
     owner_only: tuple[str, ...] = _OWNER_ONLY
-    #: A ``PrivateText`` of the leaf.
+    #: A ``PrivateText``.
     released: Any = field(metadata=INTERNAL)
 
     @property
     def spent(self) -> Budget:
-        """The budget that the release spent."""
+        """The budget spent on the release."""
         budget: Budget = self.released.budget
         return budget
 
     @computed
     def mu(self) -> Given | None:
-        """The shift of the normal pair that the release stays below; None with samples."""
+        """The μ of the Gaussian trade-off that bounds the release; None with sampling."""
         return self.spent.normal_mu
 
     @computed
     def curve(self) -> CurveReadings:
-        """Readings of the attacker's curve, for a replaced record."""
+        """Bounds read off the trade-off curve, for replacing a record."""
         return self.spent.readings()
 
     @property
@@ -101,7 +101,7 @@ class TextProtection(CertifiedAnswer):
 
     @computed
     def sentence(self) -> str:
-        """Two sentences to pass on with the model: what holds, for whom, what is not promised."""
+        """Two sentences to pass on with the model: the guarantee, and its limits."""
         most = percent(self.spent.success_upper(self.certificate.value), "upper")
         who = self.protected
         texts = f"all {self.documents} documents"
@@ -115,7 +115,7 @@ class TextProtection(CertifiedAnswer):
         )
 
     def summary_rows(self) -> list[tuple[str, object]]:
-        """Return what was released, what is promised and what it cost."""
+        """Return table rows about the release, its guarantee and its cost."""
         owner, replaced = " (owner only)", self.curve.replace_one
         count = ("documents", self.documents)
         if self.persons is not None:
@@ -153,7 +153,7 @@ class TextProtection(CertifiedAnswer):
 
     @property
     def refuted_claim(self) -> str | None:
-        """The claim that the floor refutes: the ceiling, if this program is wrong."""
+        """The claim that the floor refutes, if any: the ceiling of this program."""
         if self.one_run is None or self.one_run.mu_lower <= self.curve.mu_upper:
             return None
         return self.one_run.sentence
@@ -194,26 +194,28 @@ def protect_text(
     Theorem: X31 (proofs/networks.md), with ``unit`` X26.
     Assumes: one release; the number of documents (with ``unit``: of persons), the base model, its
     tokenizer and all settings are public.
-    Edge cases: what is not a text is an empty document, which counts and has no influence; a
-    document longer than ``length`` is cut.
+    Edge cases: a value that is not a text becomes an empty document, which counts but has no
+    influence; a document longer than ``length`` is cut.
 
     Args:
         lm: folder of the base model (safetensors; nothing is downloaded, no code is run).
-        texts: documents: JSON Lines, a table, or text with a document a line.
+        texts: documents: JSON Lines, a table, or text with one document per line.
         text: column of the documents.
         unit: column that identifies the person; all documents of a person are used, with the
             influence of one.
         rank: rank of the adapters (default: by the number of records and eta).
-        length: tokens of a document that are used (default: 128, or what the model takes).
-        steps: noisy steps.
-        sample_rate: probability that a step takes a record; 1 takes all of them, as a ledger needs.
-        rate: size of a step per weight.
-        canaries: number of made-up documents that fair coins put in, counted as records (empty ones
-            where left out): an attack on them gives a floor beside the ceiling.
-        trial: train on four fifths of the documents too, with and without noise, to show you the
-            losses; it takes as long again twice.
-        out: folder for the adapters, the certificate and a page for people; all may be published.
-        resume: continue a run with the same settings that was stopped; nothing is charged again.
+        length: number of tokens to use per document (default: 128, or the model's maximum).
+        steps: number of noisy steps.
+        sample_rate: probability that a step samples a record; 1 uses all records, which a ledger
+            requires.
+        rate: learning rate.
+        canaries: number of made-up documents to insert by fair coin flips (otherwise an empty
+            document is inserted); all count as records, and an attack on them gives a floor to
+            compare with the ceiling.
+        trial: also train on four fifths of the documents, with and without noise, to report the
+            losses; this triples the time.
+        out: folder for the adapters, the certificate and a model card; all may be published.
+        resume: continue a stopped run with the same settings; nothing is charged again.
 
     Command line:
         memberbound protect-text --lm base --texts letters.jsonl --eta 0.05 --out safe
@@ -314,7 +316,7 @@ def _free_folder(out: object) -> Path:
 def _stages(
     progress: Callable[..., None] | None,
 ) -> Callable[[str], Callable[[int, int], None] | None]:
-    """Return the callback of a stage."""
+    """Return a function that gives the progress callback of a stage."""
 
     def stage(name: str) -> Callable[[int, int], None] | None:
         if progress is None:
@@ -336,11 +338,11 @@ def _notes(documents: Documents, seed: int | None) -> list[str]:
     if repeated and documents.unit is None:
         notes.append(
             f"{repeated} documents have the same words as another one: they are different records, "
-            "and what they share is not hidden. If a person wrote several of them use --unit; "
-            "otherwise leave out repetitions"
+            "and their common content is not hidden. If one person wrote several, use --unit; "
+            "otherwise leave out duplicates"
         )
     if documents.unit is not None and documents.records == len(documents):
         notes.append(f"every value of {documents.unit!r} has one document: unit changes nothing")
     if seed is not None:
-        notes.append("noise comes from a seed: whoever knows it knows the documents")
+        notes.append("noise comes from a seed: anyone who knows it knows the documents")
     return notes

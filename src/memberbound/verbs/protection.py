@@ -361,7 +361,7 @@ class Summary(Protection):
     names: tuple[str, ...]
     #: Standard errors and 95 % intervals of the values, in their order.
     intervals: tuple[NumberInterval, ...]
-    #: The ends to which numbers were clipped, by column; the intervals are for clipped numbers.
+    #: The ranges to which numbers were clipped, by column; intervals are for clipped numbers.
     ranges: dict[str, tuple[Given, Given]]
 
     @cached_property
@@ -370,7 +370,7 @@ class Summary(Protection):
         return (*super().theorems, "X32")
 
     def summary_rows(self) -> list[tuple[str, object]]:
-        """Return the table rows of the release, and the learnt ends of clipped columns."""
+        """Return the table rows of the release, and the learnt ranges of clipped columns."""
         learnt = [
             (f"{name} clipped to", f"[{significant(low, 'given')}, {significant(high, 'given')}]")
             for name, (low, high) in self.ranges.items()
@@ -395,7 +395,7 @@ class HalfProtection(_Released):
 
     @property
     def protected(self) -> Literal["record", "person"]:
-        """The word for a record: a person, if a column identifies persons."""
+        """The unit of protection: "person" if a column identifies persons."""
         return member_name(self.unit)
 
     @computed
@@ -431,7 +431,7 @@ class HalfProtection(_Released):
 
 
 def value_row(value: float, bar: NumberInterval) -> str:
-    """Return a value with its standard error and intervals, as many digits as they carry."""
+    """Format a value with its standard error and intervals, to their significant digits."""
     low, high = bar.table_lower, bar.table_upper
     if low is None or high is None or not high > low:
         return significant(value, "given")

@@ -26,7 +26,7 @@ Row = dict[str, EstimateOf | int | str | None]
 
 
 class Redone(Protocol):
-    """A figure or table of a paper, as far as the answer names it."""
+    """The attributes of a figure or table that the answer uses."""
 
     @property
     def id(self) -> str:
@@ -34,19 +34,19 @@ class Redone(Protocol):
 
     @property
     def title(self) -> str:
-        """The subject of the figure or table."""
+        """The title of the figure or table."""
 
     @property
     def trials(self) -> int:
-        """Trials of the paper."""
+        """Number of trials in the paper."""
 
     @property
     def game(self) -> Game:
-        """The game that it is about."""
+        """The game of the figure or table."""
 
     @property
     def theorems(self) -> tuple[str, ...]:
-        """Results that it is about."""
+        """Ids of the results that it illustrates."""
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -57,23 +57,23 @@ class Redone(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Readings of the paper, and parts that cannot be matched."""
+        """Notes on how the paper was read, and on parts that cannot be matched."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One claim: the paper's number (``None`` for words only), ours, and whether it holds."""
+    """A claim with the paper's number (None if in words only), ours, and whether it holds."""
 
     claim: str
     paper: Given | None
     measured: EstimateOf
     standard_error: EstimateOf
     holds: bool
-    #: The figure, where several are redone.
+    #: The figure, if several are reproduced.
     id: OmitEmpty[str | None] = None
 
     def numbers(self) -> tuple[str, str]:
-        """Return the paper's number and ours as texts; empty for words only."""
+        """Return the paper's number and ours as texts; empty for a claim in words only."""
         paper = "" if self.paper is None else f"{self.paper:g}"
         error = "" if math.isnan(self.standard_error) else f" ± {self.standard_error:.2g}"
         return paper, f"{self.measured:.4g}{error}"
@@ -138,16 +138,16 @@ class Reproduction(Answer):
             {"id": e.id, "title": e.title, "trials": e.trials, "settings": e.settings_text()}
             for e in listed
         ]
-        return cls(None, "figures and tables that can be redone", rows, (), listed)
+        return cls(None, "figures and tables that can be reproduced", rows, (), listed)
 
     @property
     def game(self) -> Game:
-        """The game of the first figure; :meth:`to_dict` names none where several differ."""
+        """The game of the first figure; :meth:`to_dict` omits it if games differ."""
         return self.experiments[0].game
 
     @property
     def theorems(self) -> tuple[str, ...]:
-        """The results that the figures are about."""
+        """Ids of the results that the figures illustrate."""
         return tuple(dict.fromkeys(t for e in self.experiments for t in e.theorems))
 
     @property
@@ -158,7 +158,7 @@ class Reproduction(Answer):
 
     @computed
     def notes(self) -> list[str]:
-        """Remarks on how the papers were read; for several figures each names its figure."""
+        """Notes on how the papers were read; with several figures, each names its figure."""
         if self.id is None:
             return []
         several = len(self.experiments) > 1
@@ -176,9 +176,9 @@ class Reproduction(Answer):
         return super().to_dict() | mixed
 
     def summary(self) -> str:
-        """Return a short text: the list, the claims with what was measured, or a page of several.
+        """Return a short text: the list, the claims with measured values, or a page for several.
 
-        The page is Markdown: a row for each figure, and what does not match.
+        The page is Markdown, with a row for each figure and a list of mismatches.
         """
         if self.id is None:
             lines = [
@@ -201,7 +201,7 @@ class Reproduction(Answer):
     def _page(self) -> str:
         holding = sum(check.holds for check in self.checks)
         lines = [
-            "# Figures and tables of the papers, redone",
+            "# Figures and tables of the papers, reproduced",
             "",
             f"Written by `memberbound reproduce {self.id} --seed {self.seed}`; do not edit. "
             f"{holding} of {len(self.checks)} claims hold as stated. Several claims are "
@@ -270,7 +270,7 @@ def reproduce(
         n: training records of one figure (default: as in the paper); above n = 14 the ε̃
             of the exponential mechanism is bounded from random subsets.
         settings: other settings of one figure, such as ``d=3``; ``--list`` names them. May be
-            repeated. With settings of your own the paper's claims are not checked.
+            repeated. With your own settings, the paper's claims are not checked.
         seed: makes the numbers repeatable.
         data: folder with data sets that are not part of the package (MNIST for ``A25-Tab1``;
             default: the environment variable MEMBERBOUND_DATA).
@@ -283,11 +283,11 @@ def reproduce(
         memberbound reproduce L24-F5 --set d=2 --set sigma=1
         memberbound reproduce all --out figures
 
-    An interrupted run with ``out`` resumes after its last trial when it is started again.
+    Start an interrupted run with ``out`` again to resume after its last trial.
 
-    Edge cases: refuse an unknown id, an ``out`` that is a file, less than one trial and a damaged
-    data set before any work is done.  Refuse a missing data set if only its table is requested;
-    among several, leave that table out and give the reason in ``left_out``.  A claim that does
+    Edge cases: an unknown id, an ``out`` that is a file, less than one trial or a damaged data set
+    is rejected before any work is done.  A missing data set is an error if its table alone is
+    requested; otherwise the table is left out, with the reason in ``left_out``.  A claim that does
     not hold is a result, not an error.
 
     Examples:
@@ -302,7 +302,7 @@ def reproduce(
         raise InputError(f"id must be one figure with settings of its own, got {id!r}.")
     count = None if trials is None else whole_number("trials", trials)
     start = whole_number("seed", seed, at_least=0)
-    # The environment is not looked at for figures that need no data.
+    # Read the environment only for figures that need data.
     needed = data is not None or any(one.needs_data for one in wanted)
     source = papers.data_folder(data) if needed else None
     ready: list[tuple[Experiment, Run, dict[str, float]]] = []
@@ -324,7 +324,7 @@ def reproduce(
         key = {"id": one.id, "version": __version__, "seed": start, "settings": chosen}
         watch = papers.Trials(progress if len(ready) == 1 else None, keep, key)
         findings = run(own, start, watch, **chosen)
-        # The claims are about the paper's settings.
+        # The claims apply to the paper's settings only.
         checks = () if chosen else findings.checks
         part = Reproduction(
             one.id, one.title, findings.table, checks, (one,), own, start, settings=chosen
@@ -344,7 +344,7 @@ def reproduce(
 
 
 def _folder(out: str | Path) -> Path:
-    """Return the folder, which is created with its first file; refuse a file at once."""
+    """Return the path of the folder, which the first file creates; reject a file."""
     folder = Path(out)
     if any(part.is_file() for part in (folder, *folder.parents)):
         raise InputError(f"out must be a folder, got {str(out)!r}, where a file is.")
@@ -367,7 +367,7 @@ def _write(result: Reproduction, findings: Findings, folder: Path) -> Reproducti
     write_table(pd.DataFrame(findings.table), table, force=True)
     write_table(pd.DataFrame(findings.trials), single, force=True)
     figure = findings.draw()
-    # Laid out once for both files, not once for each.
+    # Lay out the figure once for both files.
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     for target in (png, svg):

@@ -65,8 +65,9 @@ def summarize(
     Assumes: one release; the number of rows (of persons, with ``unit``), the columns' names and
     declared types, and the bounds are public.
     Edge cases: numbers are clipped to the range of their column; a noisy count can be negative.
-    ``intervals`` has 95 % intervals of every value for the table (what it would be without noise)
-    and for the population (X32): of clipped numbers, so they do not cover what clipping changes.
+    ``intervals`` has two 95 % intervals for every value: for the table's value without noise, and
+    for the population's (X32).  They are for clipped numbers and do not cover the effect of
+    clipping.
 
     Args:
         source: a file or a table, one record per row.

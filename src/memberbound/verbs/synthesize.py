@@ -125,8 +125,8 @@ class PairDistance:
 class Fidelity:
     """Distances of pairs of columns between the two tables, and scores of boosting by name.
 
-    ``worst_pairs`` has the worst ones first.  ``shortcoming`` names how models trained on the new
-    rows are worse than a constant; None if they are better, or were not trained.
+    ``worst_pairs`` is sorted, worst first.  ``shortcoming`` describes how models trained on the new
+    rows are worse than a constant; None if they are not, or were not trained.
     """
 
     two_way_tvd_estimate: EstimateOf
@@ -171,7 +171,7 @@ class Synthesis(AllRows):
     def marginal(self, columns: str | Sequence[str]) -> pd.DataFrame:
         """Return the noisy counts of columns that were measured together, with intervals.
 
-        They are the counts before any projection: some can be negative.  An interval is for the
+        The counts are unprojected, so some can be negative.  An interval is for the
         table's own count (``table_*``), or for the expected count of as many records of the
         population (``population_*``).
         """
@@ -180,12 +180,13 @@ class Synthesis(AllRows):
     def interval(self, statistic: Callable[..., float]) -> MeasuredStatistic:
         """Return the mean over all records of a function of columns, with 95 % intervals (X32).
 
-        The function's arguments are columns: ``lambda age, ill: age > 40 and ill == "yes"``.  It
-        is evaluated for the values of every cell: a missing number is NaN, a missing category
-        None, an unlisted one "other", a date a text.
+        The function's arguments are columns: ``lambda age, ill: age > 40 and ill == "yes"``.  It is
+        evaluated at the values of every cell; a missing number is NaN, a missing category None, an
+        unlisted one "other", and a date a text.
 
-        Guarantee: an interval covers in about 95 % of releases, whatever the table.
-        Edge cases: refused unless noisy counts determine it; new rows themselves have no interval.
+        Guarantee: an interval covers in about 95 % of releases, for any table.
+        Edge cases: raises unless noisy counts determine the mean; new rows themselves have no
+            interval.
         """
         return estimate_statistic(self.model.marginals, statistic, self.records)
 
@@ -490,7 +491,7 @@ def _fidelity(model: SyntheticTable, records: Records, frame: pd.DataFrame) -> F
 
 
 def _shortcoming(scores: Mapping[str, TrainedScores]) -> str | None:
-    """Return in what models trained on the new rows are worse than a constant, as a sentence."""
+    """Describe how models trained on the new rows are worse than a constant, or return None."""
     if not scores:
         return None
     kinds = ("synthetic_estimate", "constant_estimate", "real_estimate")

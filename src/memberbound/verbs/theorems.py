@@ -1,4 +1,4 @@
-"""The verb ``theorems``: what became of every result of the papers."""
+"""The verb ``theorems``: the status of every result of the papers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Theorems:
             "theorems",
             NeighbourGame(),
             ids,
-            ("These are statements; each names the game and the records it protects itself.",),
+            ("These are statements; each one names its game and the records that it protects.",),
         )
         rows = [entry.to_dict(demonstrate=self.demonstrate) for entry in self.results]
         return fields | {"results": rows}
@@ -61,7 +61,7 @@ class Theorems:
         return f"<Theorems: {told}>"
 
     def summary(self) -> str:
-        """Return a readable list, or everything about a single result."""
+        """Return a readable list, or all fields of a single result."""
         if len(self.results) == 1:
             return self.results[0].summary(demonstrate=self.demonstrate)
         papers = load_leaf("papers")

@@ -32,7 +32,7 @@ from memberbound.tables.records import read_secret_columns
 from memberbound.verbs.answer_checks import check_answer, is_answer, unchecked
 from memberbound.verbs.certificate_checks import OTHER_FORMATS, check_certificate
 
-#: Facts that the files cannot show to any verifier.
+#: Facts that no verifier can check from the files.
 _UNCHECKED = (
     "The noise was drawn as recorded, from secret random words, and the file holds nothing else "
     "about the table.",
@@ -46,7 +46,7 @@ _ASKED = Annotated[object, Option("file", metavar="FILE")]
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """A release, and whether its checks hold; μ and η only if they do."""
+    """A release and whether its checks hold; μ and η are given only if they do."""
 
     file: str
     file_sha256: str
@@ -57,7 +57,7 @@ class CheckedFile:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Verification(Answer):
-    """The checks of releases.  ``mu`` and ``eta`` are of all of them together."""
+    """The checks of releases; ``mu`` and ``eta`` are for all releases together."""
 
     VERB: ClassVar = "verify"
 
@@ -75,7 +75,7 @@ class Verification(Answer):
 
     @computed
     def sentence(self) -> str:
-        """Whether the checks hold, and what then is proved."""
+        """A sentence on whether the checks hold, and on the guarantee if they do."""
         wrong = [check for check in self.checks if not check.holds]
         if wrong:
             first = wrong[0]
@@ -86,7 +86,7 @@ class Verification(Answer):
         if self.statement is not None:
             return f"The certificate holds for this file. {self.statement}"
         if not self.files:
-            return "What is certified in this file follows from the records in it."
+            return "The certificates in this file follow from the records in it."
         together = ""
         if self.eta is not None:
             together = (
@@ -110,7 +110,7 @@ class Verification(Answer):
         ]
 
     def summary_notes(self) -> list[str]:
-        """Return what cannot be checked."""
+        """Return the facts that cannot be checked."""
         return ["", *(f"not checked: {text}" for text in self.assumptions)]
 
 
@@ -128,7 +128,7 @@ def verify(
     Theorem: X34 (proofs/verification.md), X27 for a ledger, X33 for groups.
     Assumes: the record is true; ``assumptions`` lists the facts that no third party can check.
     Numerics: squares in rationals, the normal law in decimals; a printed upper bound may be larger
-    than what is recomputed, never smaller.
+    than the recomputed one, never smaller.
     Edge cases: steps that sample records (networks) are recomputed with the producer's lattice.
 
     Args:
@@ -185,7 +185,7 @@ def verify(
 
 @dataclass(frozen=True, kw_only=True)
 class _Examined:
-    """A release and its checks; ``stated_mu``, ``stated_eta`` and ``slack`` are those printed."""
+    """A release and its checks; ``stated_mu``, ``stated_eta`` and ``slack`` are printed values."""
 
     path: Path
     digest: str
@@ -228,7 +228,7 @@ def _examine(
     digest = file_digest(path)
     answer = _answer(path if given is None else given)
     if answer is not None:
-        # With a certificate, the file is the table that it is about.
+        # A file with a certificate is the hardened table itself.
         return _examine_answer(path, digest, answer, table if given is None else path)
     found = _certificate(path, given)
     if found["derivation"].get("format") in OTHER_FORMATS:
@@ -251,7 +251,7 @@ def _examine(
 
 
 def _answer(path: Path) -> Mapping[str, Any] | None:
-    """Return the answer or report in a file without certificate, if it is one."""
+    """Return the answer or report in a file without a certificate, or None."""
     beside = certificate_path(path).exists()
     if path.suffix.lower() != ".json" or beside or path.stat().st_size > _LARGEST:
         return None
@@ -284,7 +284,7 @@ def _examine_other(
     book: Mapping[str, Any] | None,
     table: object,
 ) -> _Examined:
-    """Check a coarser table or a release of a secret half: no ledger has them."""
+    """Check a coarser table or a release of a secret half, which no ledger contains."""
     if book is not None:
         raise InputError("ledger applies only to releases of all rows, got another release.")
     bound = found.get("certificate")
@@ -335,14 +335,14 @@ def _path(name: str, path: object) -> Path:
 
 
 def _certificate(path: Path, given: Path | None) -> dict[str, Any]:
-    """Return a certificate that can be checked, or refuse it."""
+    """Return a certificate, or raise if it cannot be checked."""
     found = read_certificate(path, given)
     record = found.get("derivation")
     if not isinstance(record, dict):
         made = found.get("version")
         raise InputError(
-            "certificate must have a derivation record, as those of protect, synthesize and "
-            f"summarize have, got one without (kind {found.get('kind')!r}, version {made!r})."
+            "certificate must have a derivation record, like those of protect, synthesize and "
+            f"summarize, got one without (kind {found.get('kind')!r}, version {made!r})."
         )
     return found
 

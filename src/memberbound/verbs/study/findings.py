@@ -1,4 +1,4 @@
-"""The finding of a step of a study, and the context that all steps share: tables, models, rows."""
+"""Findings of the steps of a study, and the context that all steps share."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ from memberbound.verbs.protection import Protection
 from memberbound.verbs.study.question import StudyData, StudyModel
 from memberbound.verbs.synthesize import Synthesis
 
-#: Called with how many of how many parts of a step are done.
+#: Called with the numbers of finished and of all parts of a step.
 StepProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The verb's own dictionary and its sentence, and what the step adds to the report."""
+    """The result of a step: the verb's dictionary and sentence, and additions to the report."""
 
     result: Result
     sentence: str
@@ -62,7 +62,7 @@ class Finding:
     score: HoldoutScore | None = None
     #: The remedy that the step found, before its cost is known.
     remedy: Remedy | None = None
-    #: Why no attack on a given model could be measured, if so.
+    #: The reason why no attack on a given model could be measured, if any.
     not_comparable: str | None = None
 
     @property
@@ -78,7 +78,7 @@ class Finding:
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """Input of the steps; ``model`` is the given model, if the study is about one."""
+    """The inputs of all steps; ``model`` is the given model, if the study is about one."""
 
     question: Question
     data: StudyData
@@ -100,16 +100,16 @@ class Context:
         return examples if rows is None else examples.take(rows)
 
     def noting_sample(self, finding: Finding, rows: int) -> Finding:
-        """Add to a finding the number of rows that it is about, unless it is all of them."""
+        """Add a note on the number of rows to a finding, unless it is about all rows."""
         all_rows = self.data.examples.rows
         if rows == all_rows:
             return finding
-        note = f"A quick study: this is about a uniform sample of {rows} of the {all_rows} rows."
+        note = f"A quick study: this step uses a uniform sample of {rows} of the {all_rows} rows."
         result = {**finding.result, "assumptions": [*finding.assumptions, note]}
         return replace(finding, result=result, sentence=f"{finding.sentence} {note}")
 
     def fits_of(self, learner: BaseEstimator) -> str | None:
-        """Return the folder for finished fits; a learner that cannot be described has none."""
+        """Return the folder for finished fits, or None for a learner that cannot be described."""
         try:
             learner_fingerprint(learner)
         except InputError:
@@ -117,7 +117,7 @@ class Context:
         return self.fits
 
     def command(self, verb: str, **options: object) -> str:
-        """Return the command that carries a remedy out, with the options that all of them take."""
+        """Return the command that applies a remedy, with the options common to all remedies."""
         asked = self.question
         shared = {
             "target": asked.target,
@@ -131,10 +131,10 @@ class Context:
     def release_command(self, verb: str, **options: object) -> str:
         """Return the command of a release of all rows."""
         asked, data = self.question, self.data
-        # Columns left out of the rehearsal are left out of the release.
+        # The release leaves out the same columns as the trial.
         chosen = asked.columns or data.examples.selection.left_out
         columns = tuple(data.examples.columns) if chosen else None
-        # The embedded table comes with bounds; a command for a file like it has to name them.
+        # The embedded table has its own bounds; a command for a file must name them.
         bounds = asked.bounds or ("bounds.yaml" if data.bounds else None)
         return self.command(verb, eta=asked.eta, bounds=bounds, columns=columns, **options)
 
@@ -149,7 +149,7 @@ class Context:
 
 
 def _training_of(learner: BaseEstimator, examples: Examples) -> Train:
-    """Return how a learner is trained on some of the rows."""
+    """Return a function that trains a learner on some of the rows."""
 
     def train(rows: RowIndices, seed: int) -> Predict:
         model = clone(learner)
@@ -162,7 +162,7 @@ def _training_of(learner: BaseEstimator, examples: Examples) -> Train:
 
 
 def predict_with(model: Any, examples: Examples) -> Predict:
-    """Return how a fitted scikit-learn model predicts rows of the examples."""
+    """Return a function that predicts rows of the examples with a fitted scikit-learn model."""
     classes = class_codes(examples)
     probable = bool(classes) and hasattr(model, "predict_proba")
     return lambda others: predict_rows(
@@ -171,9 +171,9 @@ def predict_with(model: Any, examples: Examples) -> Predict:
 
 
 def _private_training(context: Context, learner: str) -> Train:
-    """Return how ``protect`` trains a learner on some of the records; the noise is from a seed.
+    """Return a function that trains a learner like ``protect``, with seeded noise.
 
-    Train on all rows of persons, and predict the first row of held-out ones.
+    It trains on all rows of persons and predicts the first row of held-out persons.
     """
     data, examples, target = context.data, context.data.examples, context.question.target
     names, forms = [*examples.columns, target], forms_of(data.bounds)
@@ -199,7 +199,8 @@ def _private_training(context: Context, learner: str) -> Train:
             answers = released.predict_encoded(encoded)
             if not released.class_names:
                 return Predictions(answers, np.zeros((len(answers), 0)))
-            # A class that no example has is a wrong answer; one that no model has is never given.
+            # Count a class that no example has as wrong; a class unknown to the model is never
+            # predicted.
             known = [
                 released.class_names.index(n) if n in released.class_names else -1 for n in indices
             ]
@@ -215,13 +216,14 @@ def _private_training(context: Context, learner: str) -> Train:
     return train
 
 
-# ── What is known of a subject ────────────────────────────────────────────────────────────────────
+# ── Bounds for a subject of the report
+# ────────────────────────────────────────────────────────────────────
 
 
 def table_rows(
     subject: Literal["table", "coarser-table"], bounds: LeakBounds
 ) -> tuple[SandwichRow, ...]:
-    """Return the ceilings that a table's certificate gives for the average and the worst record."""
+    """Return a table's certified ceilings for the average and for the worst record."""
     worst = accuracy_from_leak(bounds.record_leak.max)
     return _certified_rows(subject, "iid", bounds.accuracy_upper, worst, bounds.confidence)
 
@@ -233,7 +235,7 @@ def _certified_rows(
     worst: float | None,
     confidence: float | None,
 ) -> tuple[SandwichRow, ...]:
-    """Return the ceilings of a subject: for the average record, and for the worst."""
+    """Return the ceilings of a subject for the average and for the worst record."""
     row = SandwichRow(subject, LABELS[subject], "average", game, 0.5, average)
     row = replace(row, confidence=confidence)
     return row, replace(row, record="worst", accuracy_upper=worst)
@@ -242,7 +244,7 @@ def _certified_rows(
 def release_remedy(
     context: Context, id: RemedyId, label: str, answer: Protection | Synthesis, **more: Any
 ) -> Remedy:
-    """Return what a model with noise, or a table of new rows, promises to every record."""
+    """Return the remedy of a noisy model or a table of new rows, which protects every record."""
     certificate, eta = answer.certificate, context.question.eta
     return Remedy(
         id=id,
@@ -259,7 +261,7 @@ def release_remedy(
 def train_release(
     context: Context, subject: Literal["noise-every", "noise-other"], learner: str
 ) -> Finding:
-    """Make a release of all rows for trial, as ``protect`` makes it, and score others like it."""
+    """Make a trial release of all rows like ``protect``, and score similar releases."""
     question, data = context.question, context.data
     answer = protect(
         data.released,
@@ -269,7 +271,7 @@ def train_release(
         learner=learner,
         eta=question.eta,
         bounds=data.bounds,
-        # For trial: what the study makes is thrown away, the real release draws its own.
+        # A trial: the study discards this release, and a real one draws fresh noise.
         insecure_seed=question.seed,
         trial=False,
     )
@@ -285,7 +287,7 @@ def train_release(
         sentence=answer.sentence,
         command=context.release_command("protect", learner=learner, out="model.skops"),
     )
-    # A promise to every record is one to the average record.
+    # A bound for every record also holds for the average record.
     most = remedy.accuracy_upper
     rows = _certified_rows(subject, "neighbour", most, most, remedy.confidence)
     budget = getattr(answer.released, "budget", None)
@@ -303,11 +305,11 @@ def train_release(
 
 
 def table_promise(bounds: LeakBounds, eta: float) -> tuple[bool, float]:
-    """Return whether a table's certificate is enough, and the accuracy that it allows."""
+    """Return whether a table's certificate meets η, and its bound on accuracy."""
     most, worst_leak = bounds.accuracy_upper, bounds.record_leak.max
     enough = bool(max(bounds.delta_upper, worst_leak) <= 2 * eta)
     if enough:
-        # The promise to every record is the bound of the worst one.
+        # The bound for every record is that of the worst record.
         most = max(most, accuracy_from_leak(worst_leak))
     return enough, most
 
@@ -315,7 +317,7 @@ def table_promise(bounds: LeakBounds, eta: float) -> tuple[bool, float]:
 def table_remedy(
     context: Context, id: RemedyId, label: str, bounds: LeakBounds, **more: Any
 ) -> Remedy:
-    """Return what the certificate of a table promises."""
+    """Return the remedy of a certified table."""
     enough, most = table_promise(bounds, context.question.eta)
     return Remedy(
         id=id,
@@ -330,18 +332,18 @@ def table_remedy(
 
 
 def certified_roc(subject: Subject, curve: TradeoffCurve) -> RocCurve:
-    """Return the line that no attack can be above; points close enough for a logarithmic axis."""
+    """Return the ROC curve that bounds all attacks, dense enough for a logarithmic axis."""
     grid = np.unique(np.concatenate([np.linspace(0, 1, 41), np.geomspace(1e-4, 1, 41)]))
     tpr = np.minimum(curve.roc(grid), 1.0)
-    label = f"{LABELS[subject]}: no attack can be above (every record)"
+    label = f"{LABELS[subject]}: upper bound on all attacks (every record)"
     return RocCurve(subject, "certificate", label, tuple(grid.tolist()), tuple(tpr.tolist()))
 
 
 def average_row(audited: ShadowAudit) -> SandwichRow:
-    """Return how often the best of all attacks that ran is right about a uniform record.
+    """Return the success rate of the best attack on a uniformly random record.
 
-    The floor fails with half of the error, as that of the worst record does: the verdict may take
-    either after looking at both (proofs/audit-subset-game.md claim 6).
+    The floor uses half of the error level, as does that of the worst record, because the verdict
+    may choose between them after seeing both (proofs/audit-subset-game.md claim 6).
     """
     game = audited.run.game
     reached = max(
@@ -354,7 +356,7 @@ def average_row(audited: ShadowAudit) -> SandwichRow:
 
 
 def worst_row(exposure: RecordExposure, confidence: float, average: SandwichRow) -> SandwichRow:
-    """Return the success rate of an attack on its most exposed record, or on average."""
+    """Return the row of the most exposed record, whose floor is at least the average record's."""
     lower = max(exposure.blind_accuracy, float(exposure.lower.max()), average.accuracy_lower or 0.5)
     reached = (exposure.worst_record_estimate, lower)
     return attacked_row("model", "worst", exposure.blind_accuracy, reached, confidence)
@@ -367,7 +369,7 @@ def attacked_row(
     reached: tuple[float, float],
     confidence: float,
 ) -> SandwichRow:
-    """Return a row of what attacks reached: an estimate, and a floor."""
+    """Return a row of measured attack success: an estimate and a floor."""
     estimate, lower = reached
     return SandwichRow(
         subject,
@@ -375,7 +377,7 @@ def attacked_row(
         record,
         "model" if subject == "given" else "subset",
         blind,
-        # An attacker who does worse than the floor can take the attack that proves it.
+        # The floor is also a lower bound for the estimate: some attack achieves it.
         accuracy_estimate=max(estimate, lower),
         accuracy_lower=lower,
         confidence=confidence,
@@ -383,5 +385,5 @@ def attacked_row(
 
 
 def _accuracy(game: SubsetGame, advantage: float) -> float:
-    """π·TPR + (1-π)(1-FPR) ≥ π(1 + TPR - FPR) for π ≤ ½, since FPR ≤ 1; equal at π = ½."""
+    """Return π(1 + TPR - FPR) ≤ π·TPR + (1-π)(1-FPR), a lower bound on accuracy for π ≤ ½."""
     return min(game.prior, 1 - game.prior) * (1 + advantage)

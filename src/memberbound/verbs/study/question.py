@@ -79,12 +79,12 @@ def read_configuration(path: str | os.PathLike[str]) -> Keywords:
     }
 
 
-# ── The model of a study, where it is about one that exists ───────────────────────────────────────
+# ── The existing model that a study is about, if any ───────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)
 class StudyModel:
-    """A model that exists, and rows that it was not trained on, as they were given."""
+    """An existing model, and rows that it was not trained on, as given."""
 
     trained: TrainedModel
     nonmembers: object
@@ -92,7 +92,7 @@ class StudyModel:
 
     @classmethod
     def read(cls, model: object, members: object, nonmembers: object, *, trust: bool) -> StudyModel:
-        """Load the model; refuse what cannot be audited before any work is done."""
+        """Load the model; raise before any work is done if it cannot be audited."""
         if members is None:
             raise InputError("table must hold the rows that the model was trained on, got none.")
         if nonmembers is None:
@@ -104,7 +104,7 @@ class StudyModel:
         return cls(trained, nonmembers, digest.hexdigest())
 
     def learner(self, task: Task) -> str | None:
-        """Return the short name of the model's own kind, with which it would be retrained."""
+        """Return the short name of the learner with which the model would be retrained."""
         fitted = self.trained.model
         steps = getattr(fitted, "steps", None)
         last = steps[-1][1] if isinstance(steps, list) and steps else fitted
@@ -119,7 +119,7 @@ class StudyModel:
 
 
 def _digest(part: object) -> bytes:
-    """Return a digest of a file or an object; one that cannot be hashed counts as new."""
+    """Return a digest of a file or an object; a random one if it cannot be hashed."""
     if isinstance(part, (str, os.PathLike)):
         check_file(part)
         return hashlib.sha256(Path(part).read_bytes()).digest()
@@ -129,16 +129,16 @@ def _digest(part: object) -> bytes:
         return os.urandom(32)
 
 
-# ── The table of a study: the user's own, or the one that comes along ─────────────────────────────
+# ── The table of a study: the user's own, or the embedded one ─────────────────────────────
 
 EMBEDDED_TARGET = "diagnosis"
 
 
 def _embedded_table() -> DataFrame:
-    """Return the data set that comes along: 569 patients, 30 measurements and a diagnosis.
+    """Return the embedded data set: 569 patients, 30 measurements and a diagnosis.
 
     Breast Cancer Wisconsin (Diagnostic), Wolberg, Mangasarian, Street and Street 1995, as
-    scikit-learn carries it.
+    distributed with scikit-learn.
     """
     from sklearn.datasets import load_breast_cancer
 
@@ -166,11 +166,10 @@ def _rows_by_person(source: Table, firsts: Table, target: str, unit: str) -> tup
 class StudyData:
     """The table of a study, opened once, and its encoded examples: a row per record.
 
-    The caller that opened ``source`` closes it.  ``table`` is parsed into numbers and time stamps,
-    so that every step reads the same values.
-    ``released`` is what releases are made of: ``table``, or where a record is a person the rows of
-    all ``persons`` in the order of the examples, with the person's number as unit.
-    ``sha256`` is a fingerprint of what was read.
+    The caller closes ``source``.  ``table`` is parsed into numbers and time stamps, so that every
+    step uses the same values. ``released`` is the input of releases: ``table``, or, if a record is
+    a person, the rows of all ``persons`` in the order of the examples, with the person's index as
+    unit. ``sha256`` is a fingerprint of the values read.
     """
 
     source: Table
@@ -182,9 +181,9 @@ class StudyData:
     embedded: bool
     sha256: str
     bounds: Bounds = field(default_factory=dict)
-    #: The entry of the bounds document with rules between columns, as it is written, if any.
+    #: The unparsed rules between columns in the bounds document, if any.
     rules: Mapping[str, object] = field(default_factory=dict)
-    #: Records of the table, with or without a target: rows, or persons.
+    #: Number of records (rows or persons) of the table, with or without a target.
     records: int | None = None
 
     @classmethod
@@ -195,7 +194,7 @@ class StudyData:
         bounds: Mapping[str, object] | str | os.PathLike[str] | None = None,
         encoding: str | None = None,
     ) -> StudyData:
-        """Read the table; ``None`` is the embedded one, which has public bounds of its own."""
+        """Read the table; ``None`` selects the embedded one, which has its own public bounds."""
         embedded = source is None
         if embedded and bounds is None:
             with as_file(files("memberbound.verbs.study") / "embedded-bounds.yaml") as path:
@@ -233,18 +232,18 @@ class StudyData:
         unknown = [column for column in public if column not in rows.columns]
         if unknown:
             raise InputError(f"bounds must name columns of the table, got {unknown[0]!r}.")
-        # Reports are passed on, so name the file without its folder.
+        # Reports are shared, so name the file without its folder.
         name = opened.name if opened.path is None else opened.path.name
         examples = examples_of(rows, selection, question.target)
         everyone, persons, records = None, None, len(opened.frame)
         if question.unit is not None:
             everyone, persons = _rows_by_person(opened, rows, question.target, question.unit)
             records = len(np.unique(number_persons(opened.frame[question.unit])))
-        # Every step reads what was parsed; the file's own texts are freed.
+        # Every step uses the parsed values, so free the texts of the file.
         opened.forget_rows()
         table = rows.parse()
         released = everyone or table
-        # The values, what they are taken for, and what is public about them.
+        # Values, roles and public facts.
         derived = (examples.columns, sorted(selection.roles.items()), examples.classes)
         digest = hashlib.sha256(repr((derived, sorted(public.items()), *rules.items())).encode())
         digest.update(_table_digest(released.frame))
@@ -263,7 +262,7 @@ class StudyData:
         )
 
     def rows_of(self, records: NDArray[np.intp]) -> DataFrame:
-        """Return all rows of some records, as they are released."""
+        """Return all rows of some records, in the form in which they are released."""
         rows = records if self.persons is None else self.persons.take(records)[0]
         return self.released.frame.iloc[rows]
 

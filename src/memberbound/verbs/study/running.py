@@ -1,4 +1,4 @@
-"""Run a study: one step after the other, each kept on disk, and a report even where one fails."""
+"""Run the steps of a study, store each one on disk, and write a report even if some fail."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def steps_folder(out: Path) -> Path:
 
 
 def _ledger(used: Sequence[str]) -> tuple[LedgerEntry, ...]:
-    """Return the statements of theorems; none without the leaf that lists them."""
+    """Return the statements of theorems, or none without the leaf that lists them."""
     try:
         listed = load_leaf("papers").find_results
     except InputError:
@@ -53,7 +53,7 @@ def _ledger(used: Sequence[str]) -> tuple[LedgerEntry, ...]:
 
 @dataclass(eq=False)
 class StudyRun:
-    """One study under way."""
+    """A running study."""
 
     context: Context
     out: Path | None
@@ -80,12 +80,12 @@ class StudyRun:
             self._write()
             raise
         if self.context.fits is not None and all(r.state != "failed" for r in self.records):
-            # Keep the answers and delete the fits behind them.
+            # Keep the answers and delete the fits.
             shutil.rmtree(self.context.fits, ignore_errors=True)
         return self._write()
 
     def _run_step(self, steps: Sequence[Step], index: int) -> None:
-        """Run one step, or load what an earlier run kept of it."""
+        """Run one step, or load its stored finding from an earlier run."""
         step, weights = steps[index], [each.weight for each in steps]
 
         def advance(done: int, total: int) -> None:
@@ -105,11 +105,11 @@ class StudyRun:
             json.dumps(asdict(answer), allow_nan=False)  # a NaN fails the step
             finding, state = answer, "done"
         except InputError as problem:
-            # A remedy that cannot work is a finding; anything else is a failure.
+            # A remedy that cannot work is a finding; any other error is a failure.
             state, error = ("impossible" if step.optional else "failed"), str(problem)
         except MemberboundError as problem:
             error = str(problem)
-        except Exception as problem:  # a learner may raise anything; the other steps go on
+        except Exception as problem:  # a learner may raise anything; the other steps continue
             first = (str(problem).splitlines() or [""])[0]
             error = f"{type(problem).__name__}: {first}"
         seconds = round(time.perf_counter() - start, 3)
@@ -127,7 +127,7 @@ class StudyRun:
 
     @property
     def _key(self) -> str:
-        """SHA-256 of everything that the answers depend on; pages with another key are ignored."""
+        """SHA-256 of all inputs of the answers; pages with another key are ignored."""
         question, data, model = self.context.question, self.context.data, self.context.model
         digests = (data.sha256, None if model is None else model.sha256)
         text = json.dumps([asdict(question), digests, __version__], sort_keys=True)
@@ -138,7 +138,7 @@ class StudyRun:
         return self.out / ".steps" / f"{step.id}.json"
 
     def _load(self, step: Step) -> bool:
-        """Load the finding of an earlier run of exactly this study; tell whether there was one."""
+        """Load the finding of an earlier run of the same study; return whether there was one."""
         try:
             key, record, finding = json.loads(self._page_of(step).read_text(encoding="utf-8"))
             if key != self._key:

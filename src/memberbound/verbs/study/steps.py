@@ -1,4 +1,4 @@
-"""The steps of a study: each calls one verb on the study's table and keeps its answer."""
+"""The steps of a study, each of which calls one verb on the study's table."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from memberbound.verbs.synthesize import Synthesis, synthesize
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Nothing is released here: all models and noise are rehearsals from the study's seed.
+# Nothing is released here: all models and noise are trials from the study's seed.
 
 #: Limits for large tables: attack a uniform sample of this many records; in a quick study, play the
 #: subset game on ``_PLAYED`` rows and explain ε for ``_EXPLAINED``.
@@ -72,7 +72,7 @@ _DELTA = 1e-5
 
 
 def certify_table(context: Context, progress: StepProgress) -> Finding:
-    """Certify the table as it is, whatever is trained on it."""
+    """Certify the unchanged table, for any learner trained on it."""
     data = context.data
     answer = certify(
         data.table,
@@ -97,7 +97,7 @@ def certify_table(context: Context, progress: StepProgress) -> Finding:
 
 
 def attack_given(context: Context, progress: StepProgress) -> Finding:
-    """Attack the model that exists, as it is."""
+    """Attack the given model."""
     question, model = context.question, context.model
     assert model is not None
     answer = audit(
@@ -146,7 +146,7 @@ def _roc_of_given(detail: ModelAudit, strongest: str) -> RocCurve:
 
 
 def audit_model(context: Context, progress: StepProgress) -> Finding:
-    """Attack the learner as it is, on random halves."""
+    """Attack the unchanged learner, on random halves."""
     question, learner, examples = (
         context.question,
         context.learner(),
@@ -192,9 +192,9 @@ def protect_every_record(context: Context, progress: StepProgress) -> Finding:
 
 
 def protect_other_learner(context: Context, progress: StepProgress) -> Finding:
-    """Train the learners that work well with noise on all rows, and keep the one that scores best.
+    """Train the learners that work well with noise on all rows, and keep the best-scoring one.
 
-    A learner without a private form (a forest) has no other remedy that is a model.
+    For a learner without a private form (a forest), this is the only remedy that is a model.
     """
     own = private_form(context.question.learner) or private_form(context.learner())
     names = [name for name in other_learners(context.data.examples.task) if name != own]
@@ -212,7 +212,7 @@ def protect_other_learner(context: Context, progress: StepProgress) -> Finding:
 
 
 def explain_promise(context: Context, progress: StepProgress) -> Finding:
-    """Translate the promise into DP terms and the user's ε into a promise."""
+    """Translate the target η into DP terms, and the user's ε into attack success."""
     question = context.question
     answer = explain(epsilon=question.epsilon, delta=_DELTA)
     same = {
@@ -242,7 +242,7 @@ def equivalent_security(eta: float) -> float:
 
 
 def plan_rows(context: Context, progress: StepProgress) -> Finding:
-    """Find how many rows would be enough without any change."""
+    """Find the number of rows that would be enough without any change."""
     question, data = context.question, context.data
     answer = plan(
         data.table,
@@ -260,11 +260,11 @@ def plan_rows(context: Context, progress: StepProgress) -> Finding:
         remedy = replace(
             remedy,
             protects="average record",
-            # Rows that are still to come: the plan promises 1 - 2η, not less.
+            # Future rows: the plan promises at least 1 - 2η.
             accuracy_upper=sum_up(0.5, question.eta),
             confidence=answer.confidence,
             extra_rows=extra,
-            # Among the rows still to come may be values that the table does not hold.
+            # Future rows may contain values that the table does not.
             sentence=(
                 f"{needed} rows of the same kind would be enough for the average record and for "
                 f"records whose values already occur in the table, {extra} more than there are. "
@@ -276,7 +276,7 @@ def plan_rows(context: Context, progress: StepProgress) -> Finding:
 
 
 def coarsen_columns(context: Context, progress: StepProgress) -> Finding:
-    """Coarsen the table until the bound holds, and train the learner on what remains."""
+    """Coarsen the table until the bound holds, and train the learner on the coarser table."""
     question = context.question
 
     def harden_to(leak: float | None) -> Hardening:
@@ -309,7 +309,7 @@ def coarsen_columns(context: Context, progress: StepProgress) -> Finding:
             f" {question.target} itself is coarser: no score on it compares with the present one."
         )
     if leak is None:
-        sentence += " It protects the average record only: nothing coarser protects every one."
+        sentence += " It protects the average record only: no coarsening protects every record."
     command = context.command(
         "harden",
         security=significant(equivalent_security(question.eta), "given"),
@@ -326,7 +326,7 @@ def coarsen_columns(context: Context, progress: StepProgress) -> Finding:
         information_kept_estimate=answer.information_kept_estimate,
         steps=answer.steps,
         sentence=sentence,
-        # Of a whole file only: harden takes no choice of columns.
+        # Offer the command for a whole file only.
         command=command if question.columns is None else None,
     )
     rows = table_rows("coarser-table", after)
@@ -334,14 +334,14 @@ def coarsen_columns(context: Context, progress: StepProgress) -> Finding:
 
 
 def _score_on_coarser(context: Context, answer: Hardening) -> HoldoutScore | None:
-    """Return the learner's score on the coarser table; None where the target itself is coarser."""
+    """Return the learner's score on the coarser table, or None if the target is coarsened."""
     target, examples, table = context.question.target, context.data.examples, answer.table
     rule = dict(answer.rules.rules)[target]
     if not isinstance(rule, Keep):
-        # Fewer classes are easier to tell apart: a score on them is not one on the target.
+        # Fewer classes are easier to predict, so such a score would not be comparable.
         return None
     if table.shape[1] == 1 or table[target].nunique() == 1:
-        # Without a feature, or with one class left, a learner always gives the same answer.
+        # Without a feature, or with one class left, a learner predicts a constant.
         fixed = beside_constant(examples, 0.0)
         return replace(fixed, estimate=fixed.chance)
     coarser = read_examples(
@@ -395,7 +395,7 @@ def draw_new_rows(context: Context, progress: StepProgress) -> Finding:
 def _encode_new_rows(
     examples: Examples, table: DataFrame, target: str
 ) -> tuple[FloatArray, Labels]:
-    """Return new rows as the learner takes them: encoded features, and their targets."""
+    """Encode new rows for the learner; return features and targets."""
     features, _ = encode_rows(examples.encoder, examples.columns, table)
     values = Values.of(table[target])
     if examples.class_values is None:
@@ -409,22 +409,22 @@ def _encode_new_rows(
 
 @dataclass(frozen=True)
 class Step:
-    """A step: its name, what it does in plain words, and whether its refusal is an answer.
+    """A step of a study: its id, its title, and whether it is optional.
 
-    ``optional`` steps look for a remedy; that there is none is a finding, not a failure.
+    Optional steps look for a remedy; if there is none, that is a finding and not a failure.
     """
 
     id: StepId
     title: str
     optional: bool
     run: Callable[[Context, StepProgress], Finding]
-    #: Relative duration, for the estimate of the time left.
+    #: Relative duration, to estimate the remaining time.
     weight: int = 1
 
 
-#: The first step of a study about a model that exists.
+#: The first step of a study about an existing model.
 GIVEN = Step("given", "Attack the given model", False, attack_given, 5)
-#: In the order in which they are run.
+#: The steps in the order of execution.
 STEPS = (
     Step("certify", "Certify the table as it is", False, certify_table),
     Step("audit", "Attack the model as it is", False, audit_model, 20),

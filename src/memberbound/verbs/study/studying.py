@@ -48,12 +48,12 @@ from memberbound.verbs.study.question import (
 )
 from memberbound.verbs.study.running import REPORT_FILES, StudyProgress, StudyRun, steps_folder
 
-# ── The answer of ``study``: the report, and where it was written ─────────────────────────────────
+# ── The answer of ``study`` ─────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Study(Answer, Limited):
-    """A study: ``report`` is what ``report.json`` holds, and has a schema of its own."""
+    """The answer of a study; ``report`` is the content of ``report.json``, with its own schema."""
 
     VERB: ClassVar = "study"
     FAILS_ON: ClassVar = ("floor", "estimate", "ceiling")
@@ -104,8 +104,8 @@ class Study(Answer, Limited):
     def successes(self, on: Part) -> tuple[Success, ...]:
         """Return the attack success that a limit applies to: average and worst record.
 
-        Nothing is proved about one learner without noise, so the ceiling is that of any learner
-        trained on the table.
+        There is no certificate for a single learner without noise, so the ceiling is that of any
+        learner trained on the table.
         """
         if self.report.question.model is not None and on != "ceiling":
             row = next((r for r in self.report.sandwich if r.subject == "given"), None)
@@ -123,11 +123,11 @@ class Study(Answer, Limited):
         return self.report.to_dict() | {"out": self.out, "files": list(self.files)}
 
     def summary(self) -> str:
-        """Return the sandwich, the remedies, and at the end the report's path and the verdict."""
+        """Return the sandwich, the remedies, the report's path, and the verdict last."""
         lines = [_row("attack success", "measured", "estimate", "certified")]
         for label, rows in groupby(self.report.sandwich, key=lambda row: row.label):
             lines.append(label)
-            # The stronger promise, to every record, comes first.
+            # The stronger guarantee, for every record, comes first.
             for row in sorted(rows, key=lambda row: row.record, reverse=True):
                 marks = (row.least, row.seen, row.most)
                 texts = ("–" if mark is None else str(mark) for mark in marks)
@@ -207,15 +207,16 @@ def study(
 ) -> Study:
     """Certify a table, attack and protect a model, and recommend what to do: one report.
 
-    With a ``model``, study that model: the table holds its training rows, ``nonmembers`` others,
-    and the remedies state what retraining would promise and cost.
-    Without a table the embedded data set is studied.  Nothing is released: the protected models
-    are made for trial, from the study's seed, and thrown away.
+    With a ``model``, the study is about that model: the table holds its training rows,
+    ``nonmembers`` other rows, and the remedies state the guarantee and cost of retraining. Without
+    a table, the embedded data set is used.  Nothing is released: the protected models are trials
+    from the study's seed, and are discarded.
 
-    Guarantee: every certificate in the report is that of the verb that made it, with its game, its
-    confidence and its assumptions; they hold one by one, not all at once.
-    Edge cases: a step that fails is reported as such and the others go on; a remedy that cannot
-    work (no noise form for a random forest) is a finding.  Bad options are refused before any work.
+    Guarantee: every certificate in the report is that of its verb, with its game, confidence and
+    assumptions; each holds at its own confidence, not all simultaneously.
+    Edge cases: a failed step is reported, and the others continue; a remedy that cannot work (no
+    private form of a random forest) is a finding.  Bad options are rejected before any work is
+    done.
 
     Args:
         table: a file or a table (default: the embedded data set).
@@ -244,7 +245,7 @@ def study(
         force: replace the report of an earlier study in ``out``.
         workers: processes; -1 uses all cores.
         seed: makes the study repeatable (default: 0).
-        progress: called with (what is being done, done, total).
+        progress: called with (stage, done, total).
 
     Command line:
         memberbound study
@@ -296,7 +297,7 @@ def study(
             # Beyond 10 000 rows keep rows × models constant; fewer models widen the intervals.
             models = max(16, 64 * 10_000 // max(data.examples.rows, 10_000))
             question = replace(question, shadows=16 if question.quick else models)
-        learner_from_name(question.learner, task)  # refuse an unknown name before any work
+        learner_from_name(question.learner, task)  # reject an unknown name before any work
         fits = None if folder is None else str(steps_folder(folder) / "fits")
         name = Path(source).name if isinstance(source, (str, os.PathLike)) else "TABLE"
         run = StudyRun(

@@ -1,9 +1,9 @@
-"""Recommend the cheapest remedy that is enough, and sum a study up in one sentence.
+"""Recommend the cheapest sufficient remedy, and summarise a study in one sentence.
 
 A remedy is *enough* if a certificate for every record bounds any attacker's gain over blind
 guessing by η.  Blind guessing is right ½ of the time, or ½ + 1/2N for halves of an odd number N of
-records.  More rows are never enough: what is proved about single records holds only for values that
-already occur.
+records.  More rows are never enough, because the bounds for single records hold only for values
+that already occur.
 
 If nothing needs to change, nothing is recommended.  Otherwise recommend the sufficient change with
 the smallest loss of score; among equal scores, the one that promises most.  Never recommend a
@@ -23,7 +23,7 @@ from memberbound.report.fields import Level, RemedyId, StepId
 from memberbound.report.model import Question, Remedy, SandwichRow, Verdict
 from memberbound.verbs.study.findings import Finding
 
-#: Step → its finding; failed steps have none.
+#: Findings by step; failed steps have none.
 Findings = Mapping[StepId, Finding]
 #: Scores that differ by less than this count as equal.
 _ALIKE = 0.01
@@ -50,7 +50,7 @@ def remedies(findings: Findings) -> list[Remedy]:
 
 
 def _score_as_it_is(findings: Findings) -> HoldoutScore | None:
-    """Return the score of the unchanged model: the given one, else the learner's."""
+    """Return the score of the given model, or of the unchanged learner."""
     finding = findings.get("given") or findings.get("audit")
     return None if finding is None else finding.score
 
@@ -58,7 +58,7 @@ def _score_as_it_is(findings: Findings) -> HoldoutScore | None:
 def _cheapest(listed: list[Remedy]) -> Remedy | None:
     enough = [remedy for remedy in listed if remedy.enough]
     for remedy in enough:
-        # A certificate of the table holds however well the model predicts.
+        # A certificate of the table holds for good and bad models alike.
         if remedy.id == "nothing":
             return remedy
     useful = [remedy for remedy in enough if remedy.above_chance is not False]
@@ -73,7 +73,7 @@ def _cheapest(listed: list[Remedy]) -> Remedy | None:
     return min(useful, key=rank, default=None)
 
 
-#: Remedy → model with the shortcoming.
+#: Name of the model with a shortcoming, by remedy.
 _MODELS: dict[RemedyId, str] = {
     "coarser": "models trained on the coarser table",
     "synthetic": "models trained on this table",
@@ -83,10 +83,10 @@ _MODELS: dict[RemedyId, str] = {
 def _price(
     remedy: Remedy, before: HoldoutScore | None, after: HoldoutScore | None, usual: ModelScores
 ) -> Remedy:
-    """Add the scores with and without the remedy, and in what it is worse than a constant.
+    """Add the scores with and without the remedy, and the scores worse than a constant's.
 
-    ``usual`` are the scores of the study's learner on the rows as they are.  Models with noise have
-    calibrated probabilities, whatever the learner's are.
+    ``usual`` are the scores of the study's learner on the unchanged rows.  Models with noise have
+    calibrated probabilities, even if the learner has not.
     """
     if after is None:
         return remedy
@@ -103,7 +103,7 @@ def _price(
         log_loss_estimate=after.scores.get("log loss"),
         log_loss_constant_estimate=fixed,
     )
-    if before is None:  # the audit of the model as it is has failed
+    if before is None:  # the audit of the unchanged model has failed
         return remedy
     return replace(
         remedy,
@@ -190,7 +190,7 @@ def _nobody(chosen: Remedy, question: Question) -> str:
     return f"{who} is right about {whom} membership more than {most} of the time{sure}"
 
 
-#: Remedy → what replaces the model.
+#: Replacement of the model, by remedy.
 _REPLACEMENTS: dict[RemedyId, str] = {
     "coarser": "the model trained on coarser columns",
     "synthetic": "the model trained on a table of new rows",
