@@ -94,7 +94,7 @@ def asked(path: Path) -> dict[str, Callable[[], object]]:
     }
 
 
-# ── Tables that are read in parts ────────────────────────────────────────────────────────────────
+# ── Tables that are read in parts ─────────────────────────────────────────────────────────────────
 
 #: Rows of a block that is written, columns of numbers, whole numbers and categories.
 BLOCK, NUMBERS, WHOLES, CATEGORIES = 500_000, 9, 4, 6

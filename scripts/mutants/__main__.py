@@ -265,7 +265,7 @@ class Runner:
         finally:
             os._exit(0)
 
-    # ── Which test reaches which function, and how long it takes ──
+    # ── Which test reaches which function, and how long it takes ──────────────────────────────────
 
     def measure(self) -> None:
         """Run each test file once and note what its tests reach; kept between runs."""
@@ -333,7 +333,7 @@ class Runner:
         kept.write_text(json.dumps(known))
         return ""
 
-    # ── Mutants ──
+    # ── Mutants ───────────────────────────────────────────────────────────────────────────────────
 
     def tests_of(self, mutant: Mutant) -> list[str]:
         """Return the tests that reach the mutant, as many as the time allowed holds."""

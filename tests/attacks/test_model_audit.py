@@ -161,7 +161,7 @@ def test_a_named_learner_trains_on_known_records_only(task: str, monkeypatch) ->
         assert np.array_equal(before[name][0][rest], after[name][0][rest]), name
 
 
-# ── Tables in place of a model ─────────────────────────────────────────────────────────────────
+# ── Tables in place of a model ────────────────────────────────────────────────────────────────────
 
 
 def score_table(shift: float, count: int = 600) -> pd.DataFrame:

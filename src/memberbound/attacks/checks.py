@@ -209,7 +209,7 @@ def blind_scores(
     return np.asarray(score, dtype=np.float64)
 
 
-# ── Facts about the fitted model, for output checkers ──────────────────
+# ── Facts about the fitted model, for output checkers ─────────────────────────────────────────────
 # The facts are counts, not probabilities.  Each reports what the model stores or could reveal about
 # single training rows, whether it passes a rule of thumb, and why that matters.
 

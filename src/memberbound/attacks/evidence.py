@@ -360,7 +360,7 @@ def _model_columns(
     return both[list(columns)]
 
 
-# ── A table of predictions or scores instead of a model ───────────────────────────
+# ── A table of predictions or scores instead of a model ───────────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)

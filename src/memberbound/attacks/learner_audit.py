@@ -136,7 +136,7 @@ def audit_shadows(
     )
 
 
-# ── Attacks on the targets, with all other models or with those before their block ──────────────
+# ── Attacks on the targets, with all other models or with those before their block ────────────────
 
 
 @dataclass(frozen=True, eq=False)
@@ -360,7 +360,7 @@ def mean_bound(
     return AuditBound(quantity, mean, min(lower, mean), max(upper, mean), confidence, game, attack)
 
 
-# ── Exposed records: the attacks' accuracy on each record, and a certified list ──────────────
+# ── Exposed records: the attacks' accuracy on each record, and a certified list ───────────────────
 
 
 @dataclass(frozen=True)

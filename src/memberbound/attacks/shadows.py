@@ -27,7 +27,7 @@ from memberbound.learners.refits import Cluster, FitStore, fingerprint, refits
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import significant
 
-# ── Models on random halves of the population, for audits in the subset game ────
+# ── Models on random halves of the population, for audits in the subset game ──────────────────────
 #
 # Model i is trained on its own uniform half, drawn independently of all others from (seed, i)
 # alone.  So any model can serve as the target with the others as shadows, adding models keeps the

@@ -285,7 +285,7 @@ def audit_synthetic(
     return audit, copies, tuple(axis.name for axis in axes)
 
 
-# ── Refitted synthesizers ────────────────────────────────────────────────────────────
+# ── Refitted synthesizers ─────────────────────────────────────────────────────────────────────────
 
 
 def audit_refits(

@@ -163,7 +163,7 @@ def _word_scores(rows: Any, member: BoolArray, others: Any, rng: np.random.Gener
     return np.asarray(blind.decision_function(others), dtype=np.float64)
 
 
-# ── Scores of documents from token log-probabilities (X28) ─────
+# ── Scores of documents from token log-probabilities (X28) ────────────────────────────────────────
 
 _LABELS = ("record", "member")
 REQUIRED = (*_LABELS, "position", "logprob")

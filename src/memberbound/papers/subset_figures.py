@@ -61,7 +61,7 @@ from memberbound.subset.profile import (
 )
 from memberbound.verbs.reproduce import Check
 
-# ── L24: common to all figures ──────────────────────────────────────────────────────────────────
+# ── L24: common to all figures ────────────────────────────────────────────────────────────────────
 
 _RATIOS: tuple[Curve, ...] = (
     ("ratio_population", "ε̃/ε(X)   (practical attacker : worst case inside X)", ORANGE, "s"),

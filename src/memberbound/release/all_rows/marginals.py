@@ -381,7 +381,7 @@ def _outside_a_function(noisy: FloatArray, expected: FloatArray, scale: float) -
     return np.zeros_like(small)
 
 
-# ── Released counts of one column ─────────────────────────────────────────────────────────────
+# ── Released counts of one column ─────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)

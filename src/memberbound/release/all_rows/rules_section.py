@@ -57,7 +57,7 @@ def read_rules(document: Mapping[str, object], bounds: Bounds) -> Rules:
     return rules
 
 
-# ── Reading ───────────────────────────────────────────────────────────────────────────
+# ── Reading ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def _mapping(name: str, given: object, what: str) -> Mapping[object, object]:
@@ -225,7 +225,7 @@ def _sort_names(before: Mapping[str, Iterable[str]], what: str) -> tuple[str, ..
         ) from None
 
 
-# ── Consistency ───────────────────────────────────────────────────────────────────────────
+# ── Consistency ───────────────────────────────────────────────────────────────────────────────────
 
 
 def _check_roles(rules: Rules) -> None:

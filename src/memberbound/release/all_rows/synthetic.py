@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# ── The release, and rows drawn from it ─────────────────────────────────────────
+# ── The release, and rows drawn from it ───────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)

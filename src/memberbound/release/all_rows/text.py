@@ -360,7 +360,7 @@ def mean_loss(adapted: AdaptedModel, records: TextRecords) -> float:
     return float(known.mean()) if len(known) else math.nan
 
 
-# ── For the owner only: computed without a budget and never stored ─────────────────────────────
+# ── For the owner only: computed without a budget and never stored ────────────────────────────────
 
 
 def trial_losses(

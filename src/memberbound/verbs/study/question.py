@@ -79,7 +79,7 @@ def read_configuration(path: str | os.PathLike[str]) -> Keywords:
     }
 
 
-# ── The existing model that a study is about, if any ───────────────────────────────────────
+# ── The existing model that a study is about, if any ──────────────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +129,7 @@ def _digest(part: object) -> bytes:
         return os.urandom(32)
 
 
-# ── The table of a study: the user's own, or the embedded one ─────────────────────────────
+# ── The table of a study: the user's own, or the embedded one ─────────────────────────────────────
 
 EMBEDDED_TARGET = "diagnosis"
 

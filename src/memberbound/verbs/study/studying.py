@@ -48,7 +48,7 @@ from memberbound.verbs.study.question import (
 )
 from memberbound.verbs.study.running import REPORT_FILES, StudyProgress, StudyRun, steps_folder
 
-# ── The answer of ``study`` ─────────────────────────────────
+# ── The answer of ``study`` ───────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False, repr=False)
