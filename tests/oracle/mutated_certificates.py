@@ -151,6 +151,29 @@ def _changed_text(certificate, draws):
     return "/".join(map(str, path))
 
 
+def _changed_promise(certificate, draws):
+    """Another game, confidence, theorem, norm, or public number than the arithmetic is about."""
+    record, bound = certificate["derivation"], certificate["certificate"]
+    what = draws.choice(["protects", "confidence", "theorems", "norm", "public", "order", "kind"])
+    if what == "protects":
+        bound["protects"] = "average record"
+    elif what == "confidence":
+        bound["confidence"] = draws.choice([0.95, 0.999, 2.0])
+    elif what == "theorems":
+        index = draws.randrange(len(bound["theorems"]))
+        other = draws.choice(["X99", "X1", "A25-T14"])
+        bound["theorems"][index] = record["theorems"][index] = other
+    elif what == "norm":
+        draws.choice(_noisy(certificate))["norm"] = "l1"
+    elif what == "public":
+        record["public"] = draws.choice([record["public"][1:], ["all rows but one"]])
+    elif what == "order":
+        certificate["groups"].reverse()
+    else:
+        bound["kind"] = "estimate"
+    return what
+
+
 def _swapped_unit(certificate, draws):
     parents = [certificate, certificate["derivation"]]
     draws.choice(parents)["unit"] = "person" if certificate["unit"] is None else None
@@ -172,6 +195,7 @@ _MUTATIONS = [
     _changed_text,
     _changed_text,
     _swapped_unit,
+    _changed_promise,
 ]
 
 

@@ -1,5 +1,6 @@
 """``verify``: genuine releases hold, and 250 forged certificates of each kind do not."""
 
+import copy
 import json
 import math
 import os
@@ -374,6 +375,52 @@ def test_the_independent_verifier_reads_the_chain(entered, tmp_path, forge):
     for text in (content, sealed(content)) if forge not in (cut, renamed) else (content,):
         other.write_text(json.dumps(text))
         assert not confirms(files[1], certificate, tmp_path, other)
+
+
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory):
+    """A certificate with two measurements of one name, as synthetic tables of many columns have."""
+    certificate = certificate_of(releases.make("counts", tmp_path_factory.mktemp("repeated")))
+    record = certificate["derivation"]
+    last = record["measurements"][-1]
+    assert last["vectors"] == 1
+    half = math.nextafter(last["mu"] / math.sqrt(2), 0.0)
+    part = {"mu": half, "budget_share": (half / record["budget_mu"]) ** 2}
+    part["noise_scale"] = math.nextafter(last["sensitivity"] / half, math.inf)
+    part["grid_step"] = 2.0 ** math.floor(math.log2(part["noise_scale"] / 4))
+    record["measurements"][-1:] = [last | part, last | part]
+    count = sum(each["coordinates"] for each in record["measurements"])
+    assert count <= record["slacks"][0]["count"]
+    certificate[SEAL] = seal(certificate)
+    return certificate
+
+
+def test_measurements_with_the_same_name_are_all_checked(repeated, made, tmp_path):
+    """A synthetic table measures several pairs: none of them hides another."""
+    sha = repeated["sha256"]
+    assert holds(repeated, sha)
+    file = made["counts"]
+    genuine = repeated | {"sha256": file_digest(file)}
+    genuine[SEAL] = seal(genuine)
+    assert confirms(file, genuine, tmp_path)
+    for index in (-1, -2):
+        for key, factor in (("sensitivity", 0.5), ("noise_scale", 2.0), ("grid_step", 2.0)):
+            other = copy.deepcopy(genuine)
+            other["derivation"]["measurements"][index][key] *= factor
+            other[SEAL] = seal(other)
+            assert not confirms(file, other, tmp_path), (index, key)
+            assert not holds(other, file_digest(file)), (index, key)
+
+
+@pytest.mark.parametrize("kind", ["sum", "calibration", "counts"])
+def test_the_independent_verifier_leaves_other_games_open(made, tmp_path, kind):
+    """It belongs to the file, and who can recompute the bound is said: nothing is confirmed."""
+    file = made["numbers"]
+    other = {"sha256": file_digest(file), "derivation": {"format": f"memberbound-{kind}/1"}}
+    path = tmp_path / "other.json"
+    for tampered, code in ((False, 2), (True, 3)):
+        path.write_text(json.dumps(other | {SEAL: "0" * 64 if tampered else seal(other)}))
+        assert verifier.main([str(file), "--certificate", str(path)]) == code
 
 
 def test_the_independent_verifier_runs_alone(made, tmp_path):
