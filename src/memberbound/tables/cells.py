@@ -1,7 +1,7 @@
-"""Cells of a column: one protocol for everything that discretises values.
+"""Cells of a column: one protocol for all discretisations of values.
 
-A histogram, an indicator, a bin of boosting and a coarsened value all start here.  The cell of a
-value is a function of this value and of public or released numbers, never of other rows.
+Histograms, indicators, bins of boosting and coarsened values all use it.  The cell of a value is a
+function of this value and of public or released numbers, never of other rows.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class Cells(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """Intervals of numbers between edges; missing values and texts are in none.
+    """Intervals of numbers between edges; missing values and texts have no cell.
 
     Args:
         edges: ascending; each interval contains its lower edge, or its upper one if ``closed`` is
             ``right``.
-        ends: ``open`` leaves numbers beyond the outer edges in no interval, ``closed`` adds the
-            last edge to the last interval, ``unbounded`` counts numbers beyond as the ends.
+        ends: ``open`` excludes numbers outside the outer edges, ``closed`` also includes the last
+            edge in the last interval, ``unbounded`` clips numbers outside to the ends.
         transform: a monotone function that is applied to numbers before they are compared.
-        text: how an edge is written in labels.
+        text: formats an edge for labels.
 
     Examples:
         >>> Intervals([0.0, 1.0, 2.0]).index_of(np.array([-1, 0, 1, 2, np.nan])).tolist()
@@ -68,7 +68,7 @@ class Intervals:
         transform: Callable[[FloatArray], FloatArray] | None = None,
         text: Callable[[float], str] = number_label,
     ) -> Intervals:
-        """Return the intervals into which cuts divide all numbers.
+        """Return the intervals between cuts, with unbounded first and last intervals.
 
         Examples:
             >>> cells = Intervals.between_cuts([0.0, 5.0])
@@ -84,7 +84,7 @@ class Intervals:
         return len(self.edges) - 1
 
     def index_of(self, numbers: FloatArray) -> IntArray:
-        """Return the interval of every number, -1 for one in none."""
+        """Return the interval of every number, -1 if there is none."""
         points = numbers if self.transform is None else self.transform(numbers)
         side: Literal["left", "right"] = "right" if self.closed == "left" else "left"
         index = np.searchsorted(np.asarray(self.edges), points, side=side) - 1
@@ -92,16 +92,16 @@ class Intervals:
             index = np.clip(index, 0, self.count - 1)
         elif self.ends == "closed":
             index = np.where(points == self.edges[-1], self.count - 1, index)
-        # Not a number is sorted behind the last edge.
+        # NaN sorts behind the last edge.
         return np.where(np.isnan(points) | (index >= self.count), -1, index)
 
     def cell_of(self, values: Values) -> IntArray:
-        """Return the interval of every value, -1 for one in none."""
+        """Return the interval of every value, -1 if there is none."""
         cells = values.map(lambda numbers, _: self.index_of(numbers))
         return np.asarray(cells, dtype=np.int64)
 
     def label(self, cell: int) -> str:
-        """Return the interval as mathematicians write it, or a half-line by its sign."""
+        """Return the interval in mathematical notation, or a half-line as an inequality."""
         low, high = (float(edge) for edge in self.edges[cell : cell + 2])
         left = self.closed == "left"
         if np.isinf(low) or np.isinf(high):
@@ -115,7 +115,7 @@ class Intervals:
 
 @dataclass(frozen=True)
 class Labels:
-    """A cell per label; the empty label is that of missing values."""
+    """A cell per label; the empty label stands for missing values."""
 
     labels: tuple[str, ...]
 
@@ -125,7 +125,7 @@ class Labels:
         return len(self.labels)
 
     def cell_of(self, values: Values) -> IntArray:
-        """Return the index of every value's label, -1 for one that is not listed."""
+        """Return the index of every value's label, -1 for unlisted ones."""
         if not self.labels:
             return np.full(len(values), -1)
         return values.positions(self.labels)
@@ -137,7 +137,7 @@ class Labels:
 
 @dataclass(frozen=True)
 class Absent:
-    """One cell, of missing values."""
+    """A single cell for missing values."""
 
     name: str = MISSING
 
@@ -158,7 +158,7 @@ class Absent:
 
 @dataclass(frozen=True)
 class Rest:
-    """One cell, of all values; beside others, of the values that are in none of them."""
+    """A single cell for all values; within :class:`Beside`, for values in no other cell."""
 
     name: str = OTHER
 
@@ -179,7 +179,7 @@ class Rest:
 
 @dataclass(frozen=True)
 class Selected:
-    """Some of the cells of a column, in this order; values of others are in none."""
+    """Some cells of a column, in this order; values in other cells have no cell."""
 
     cells: Cells
     selected: tuple[int, ...]
@@ -193,7 +193,7 @@ class Selected:
         """Return the index of every value's cell among the selected ones, -1 for others."""
         if not self.selected:
             return np.full(len(values), -1)
-        index = np.full(self.cells.count + 1, -1)  # the last one is that of a value in no cell
+        index = np.full(self.cells.count + 1, -1)  # the last entry is for values without a cell
         index[list(self.selected)] = np.arange(self.count)
         return index[self.cells.cell_of(values)]
 
@@ -204,9 +204,9 @@ class Selected:
 
 @dataclass(frozen=True)
 class Beside:
-    """Cells of several kinds side by side: a value is in the first kind that has it.
+    """Cells of several kinds combined: a value belongs to the first kind that contains it.
 
-    :class:`Rest` takes what all others leave, wherever it is listed.
+    :class:`Rest` contains all remaining values, at any position in the list.
 
     Examples:
         >>> cells = Beside((Intervals([0.0, 1.0]), Rest(), Labels(("a",))))

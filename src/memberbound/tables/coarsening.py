@@ -1,8 +1,7 @@
-"""Find the certified coarsening of a table that keeps most: ladders of rules, and a search.
+"""Search for the certified coarsening of a table that keeps the most information.
 
 The search starts from the table with every column dropped, which is safe, and refines column by
-column.  It looks only at the fitting rows; the certificate is computed afterwards from rows that
-took no part in the choice.
+column.  It uses the fitting rows only; the certificate is computed afterwards from other rows.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from memberbound.tables.selection import Selection
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-#: Position on every ladder, then on the list of pooling thresholds.
+#: Index of the level on every ladder, then on the list of pooling thresholds.
 Levels = tuple[int, ...]
 
 # ── Cells of a table in memory ────────────────────────────────────────────────────────────────────
@@ -70,26 +69,27 @@ def cell_profile(frame: DataFrame) -> CountProfile:
     return CountProfile.from_counts(np.bincount(_row_cells(codes, len(frame))))
 
 
-# ── The search: refine, column by column, what tells most for its price ───────────────────────────
+# ── The search: refine the column with the most information per leak ──────────────────────────────
 
 #: h(c) = (1-κ)·1{c ≥ 1} + κ√c, the closed form of X5(c).
 _KAPPA = 1 / math.sqrt(2 * math.pi)
-#: Standard deviations by which a prediction is moved to the safe side.
+#: Number of standard deviations by which a prediction is moved to the safe side.
 _CAUTION = 1.0
 #: A refinement must add this many nats to count as an improvement.
 _STEP = 1e-4
-#: Shuffled targets from which the cost of a prediction is read off.
+#: Number of shuffled targets for estimating the cost of a prediction.
 _SHUFFLES = 4
 #: Rounds without improvement before the search ends.
 _PATIENCE = 2
-#: Half of the beam are the most informative states, half the cheapest.  One state, chosen by gain
-#: per leak, keeps up to a quarter less information at the same limit (Adult, ACS).
+#: Size of the beam: half of it are the most informative states, half those with the most gain per
+#: leak.  A single state, chosen by gain per leak, keeps up to a quarter less information at the
+#: same limit (Adult, ACS).
 _WIDTH = 4
 
 
 @dataclass(frozen=True)
 class CoarseningScore:
-    """Estimates for one coarsening: information in nats, the leak expected to be certified."""
+    """Estimates for a coarsening: its information in nats, and the leak to be certified."""
 
     information: float
     leak: float
@@ -98,7 +98,7 @@ class CoarseningScore:
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """One coarsening on the frontier: both numbers are estimates."""
+    """A coarsening on the frontier; both numbers are estimates."""
 
     information: EstimateOf
     security: EstimateOf
@@ -106,21 +106,22 @@ class FrontierPoint:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """Coarsenings of the fitting rows, and what each would keep and certify.
+    """A search over coarsenings of the fitting rows, with estimates of information and leak.
 
     Attributes:
         frame: the fitting rows.
         ladders: one per column that may be coarsened.
-        fixed: rules of the columns that the search leaves alone, the target among them.
-        fixed_codes: numbers of every row's combination of these columns.
-        kept_codes: the same without the target: what a learner sees beside the coarsened columns.
-        target: numbers of the target, or None.
+        fixed: rules of the columns that the search does not change, including the target.
+        fixed_codes: code of every row's combination of these columns.
+        kept_codes: the same without the target: the learner's input besides the coarsened columns.
+        target: codes of the target, or None.
         pools: pooling thresholds in fitting rows, 0 for none.
-        every: pool by the rarest combination with fixed columns, see :func:`frequent_groups`.
-        rows: how many rows will be certified.
-        confidence: at which confidence.
-        subsample: part of the fitting rows, from which growth with the number of rows is read off.
-        scores: every coarsening that was looked at.
+        every: whether to pool by the rarest combination with fixed columns
+            (:func:`frequent_groups`).
+        rows: number of rows to certify.
+        confidence: confidence of the certificate.
+        subsample: part of the fitting rows, for estimating the growth with the number of rows.
+        scores: the score of every coarsening evaluated so far.
     """
 
     frame: DataFrame
@@ -138,21 +139,21 @@ class Search:
 
     @property
     def start(self) -> Levels:
-        """Every column dropped, the first pooling threshold."""
+        """The state with every column dropped, at the first pooling threshold."""
         return (0,) * (len(self.ladders) + 1)
 
     @property
     def finest(self) -> Levels:
-        """Every column as fine as its ladder goes, nothing pooled."""
+        """The state with every column at its finest rule and no pooling."""
         return (*(len(ladder.rules) - 1 for ladder in self.ladders), self.pools.index(0))
 
     def groups(self, state: Levels) -> Codes:
-        """Number the combinations of the coarsened columns, before pooling."""
+        """Return the code of every row's combination of the coarsened columns, before pooling."""
         pairs = zip(self.ladders, state, strict=False)
         return _row_cells((ladder.codes[level] for ladder, level in pairs if level), self._size)
 
     def score(self, state: Levels, groups: Codes | None = None) -> CoarseningScore:
-        """Return the estimates for one coarsening, computing them once."""
+        """Return the cached estimates for a coarsening."""
         if state not in self.scores:
             pooled = self._pool(state, self.groups(state) if groups is None else groups)
             cell = pair_codes(pooled, self.fixed_codes)
@@ -162,7 +163,7 @@ class Search:
                 information = prediction_information(pooled, self.kept_codes, self.target)
             counts = np.bincount(cell)
             leak = self._expected_leak(counts, np.bincount(cell[self.subsample]))
-            # Without a pool, combinations that the fitting rows lack would be cells of their own.
+            # Without a pool, combinations absent from the fitting rows would be cells of their own.
             certain = not self.every or self.pools[state[-1]] > 0
             self.scores[state] = CoarseningScore(
                 information, leak, int(counts.min()) if certain else 0
@@ -172,10 +173,10 @@ class Search:
     def explore(
         self, start: Levels, accept: Callable[[CoarseningScore], bool], width: int = _WIDTH
     ) -> None:
-        """Beam search from a state through acceptable refinements of it.
+        """Explore acceptable refinements of a state by beam search.
 
-        Half of the beam are the most informative states, half those that gain most information per
-        leak, so that neither a cheap column nor a telling one is lost early.
+        Half of the beam are the most informative states, half those with the most information per
+        leak, so that neither cheap nor informative columns are lost early.
         """
         beam, idle = [start], 0
         best = self.score(start).information
@@ -202,7 +203,7 @@ class Search:
         for index, ladder in enumerate(self.ladders):
             for level in range(parent[index] + 1, len(ladder.rules)):
                 child = (*parent[:index], level, *parent[index + 1 :])
-                # A finer rule only splits groups.
+                # A finer rule can only split groups.
                 finer = None if child in self.scores else pair_codes(groups, ladder.codes[level])
                 yield child, self.score(child, finer)
         for pool in range(len(self.pools)):
@@ -218,7 +219,7 @@ class Search:
         return [state for _, state in sorted(good)]
 
     def front(self) -> list[Levels]:
-        """Return the states that no other one beats in both information and security."""
+        """Return the states that are Pareto optimal in information and security."""
         best: list[Levels] = []
         order = sorted(self.scores.items(), key=lambda item: (item[1].leak, -item[1].information))
         for state, score in order:
@@ -227,9 +228,9 @@ class Search:
         return best
 
     def information(self, states: Iterable[Levels], seed: int) -> dict[Levels, float]:
-        """Return the information of some states in nats, without what guessing shares costs.
+        """Return the information of some states in nats, corrected for the cost of prediction.
 
-        That cost is what the same predictions lose for shuffled targets.
+        That cost is the loss of the same predictions on shuffled targets.
         """
         scores = {state: self.scores[state].information for state in states}
         if self.target is None:
@@ -244,7 +245,7 @@ class Search:
         return information
 
     def frontier(self, information: Mapping[Levels, float]) -> tuple[FrontierPoint, ...]:
-        """Return the coarsenings that none beats in both, from the safest to the most telling."""
+        """Return the Pareto-optimal coarsenings, from the safest to the most informative."""
         points: list[FrontierPoint] = []
         for state in self.front():
             point = FrontierPoint(information[state], max(0.0, 1 - self.scores[state].leak))
@@ -255,8 +256,8 @@ class Search:
     def choose(self, ranked: Sequence[Levels], limit: float) -> Levels | None:
         """Return the most informative candidate that is expected to pass.
 
-        The search used a closed form; here the certificate itself, computed on the fitting rows,
-        corrects how tight it is expected to be.
+        The search uses a closed form; here the certificate itself, computed on the fitting rows,
+        corrects the estimate of its tightness.
         """
         for state in ranked[:_FINALISTS]:
             expected = self.scores[state].leak
@@ -302,10 +303,10 @@ class Search:
         return np.where(mask[group], group, mask.size)
 
     def _expected_leak(self, counts: Codes, part: Codes) -> float:
-        """Leak that the closed form is expected to certify on ``rows`` rows.
+        """Return the leak that the closed form is expected to certify on ``rows`` rows.
 
-        The sum Σh(c) grows with the number of rows like a power that falls from 1 (new cells) to
-        ½ (full cells), so extending the power seen between part and whole errs upward.
+        The sum Σh(c) grows with the number of rows like a power that falls from 1 (new cells) to ½
+        (full cells), so extrapolating with the power between part and whole errs upwards.
         """
         total, less = _count_sum(counts), _count_sum(part)
         share = int(part.sum()) / self._size
@@ -327,21 +328,21 @@ def _closed_form(total: float, rows: int, confidence: float) -> float:
 
 # ── Choose a coarsening on the fitting rows ───────────────────────────────────────────────────────
 
-#: Pooling thresholds in fitting rows that the search may try when the average record counts.
+#: Pooling thresholds in fitting rows to try if the limit is about the average record.
 _POOLS = (0, 3, 10, 30, 100)
 #: A target with more values than this is coarsened first: bins, or the most frequent categories.
 _TARGET_VALUES, _TARGET_BINS = 20, 8
-#: Standard deviations that a cell's count is kept above the smallest safe one.
+#: Number of standard deviations by which a cell's count must exceed the smallest safe count.
 _DEVIATIONS = 2.0
 #: The closed form used in the search is at most about this much above the best certificate.
 _LOOSENESS = 1.6
-#: Certificates computed on the fitting rows to settle which candidate is expected to pass.
+#: Number of candidates to certify on the fitting rows.
 _FINALISTS = 60
 
 
 @dataclass(frozen=True)
 class Wish:
-    """A request: limits, columns that stay, and declarations about columns."""
+    """A request for a coarsening: limits, columns to keep, and declarations about columns."""
 
     security: float | None
     record_leak: float | None
@@ -354,14 +355,14 @@ class Wish:
 
     @property
     def leak(self) -> float:
-        """Largest Δ that meets the wish."""
+        """The largest Δ that meets the request."""
         return 1.0 if self.security is None else 1 - self.security
 
 
 def choose(
     frame: DataFrame, rows: int, wish: Wish, selection: Selection
 ) -> tuple[Search, Levels | None]:
-    """Search on ``frame`` for the coarsening to be certified on ``rows`` rows.
+    """Search on ``frame`` for the coarsening to certify on ``rows`` rows.
 
     Columns outside ``selection`` are dropped.  The levels are None if none are expected to pass.
     """
@@ -394,14 +395,14 @@ def choose(
 
     search.explore(search.start, near)
     chosen = search.choose(search.rank(near), wish.leak)
-    # Beyond the limit, to draw the rest of the frontier.
+    # Go beyond the limit, to plot the rest of the frontier.
     search.score(search.finest)
     search.explore(search.start if chosen is None else chosen, lambda _: True, width=1)
     return search, chosen
 
 
 def _target_rule(column: Series, form: str, wish: Wish) -> Rule:
-    """Return the rule of the target, which the search leaves alone."""
+    """Return the rule of the target, which the search does not change."""
     name = str(column.name)
     if name in wish.edges:
         return edge_bins(wish.edges[name], form)
@@ -415,14 +416,14 @@ def _target_rule(column: Series, form: str, wish: Wish) -> Rule:
 
 
 def _pools(fitted: int, rows: int, wish: Wish) -> tuple[tuple[int, ...], bool, int]:
-    """Return pooling thresholds, how to count, and the smallest cell allowed among fitting rows."""
+    """Return pooling thresholds, whether to count rarest combinations, and the smallest cell."""
     if wish.record_leak is None:
         return tuple(p for p in _POOLS if p * 4 <= fitted), False, 0
     count = smallest_safe_count(rows, wish.record_leak, wish.confidence)
     if count is None:
         raise InputError(
-            f"record_leak must be at least what {rows} rows can certify for a single cell, got "
-            f"{wish.record_leak!r}. More rows certify less."
+            f"record_leak must be large enough for {rows} rows to certify a single cell, got "
+            f"{wish.record_leak!r}. More rows certify a smaller leak."
         )
     # A cell with k fitting rows expects kr of the released ones, r = rows/fitted, give or take
     # √(kr + kr²): its own fluctuation and that of k.  So x - d√x = count is solved for x.

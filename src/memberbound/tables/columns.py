@@ -1,13 +1,13 @@
-"""Columns, read value by value: from files, frames, arrays and lists by one rule.
+"""Columns that are read value by value, by one rule for files, frames, arrays and lists.
 
-A value is read by a rule of this value and of public facts alone: the column's declared type and
-its *form* (:mod:`memberbound.tables.spelling`).  Typed numbers, dates, durations and truth values
-keep their type's meaning, whatever the form.  A date counts days since 1970-01-01 in UTC; a time
-without a zone is taken as UTC.
+The reading of a value depends on this value and on public facts alone: the column's declared type
+and its *form* (:mod:`memberbound.tables.spelling`).  Typed numbers, dates, durations and truth
+values keep their type's meaning, whatever the form.  A date counts days since 1970-01-01 in UTC; a
+time without a zone is taken as UTC.
 
 The *label* is the text by which a value is compared with a category: ``1``, ``1.0`` and ``"1"`` are
-one category, ``true`` and ``True`` are one, a date is written as ISO 8601 does.  A missing value
-has the empty label.
+one category, and so are ``true`` and ``True``; a date is written in ISO 8601.  A missing value has
+the empty label.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
     from pandas import Series
 
 
-#: Numbers that Arrow reads as Python does, with the label of the number.
+#: Numbers that Arrow and Python read alike, with the same label.
 _QUICK = r"^-?(0|[1-9][0-9]{0,14})([.][0-9]{1,300})?$"
 
 
 def read_value(value: object, form: Form = "any") -> tuple[float, str]:
-    """Return a value as a number (NaN if it is none) and its label ('' if it is missing).
+    """Return a value as a number (NaN for a non-number) and its label ('' if missing).
 
     Guarantee: a function of this value and the form.
-    Edge cases: an object that cannot be written as text has its type's name as label.
+    Edge cases: an object that cannot be converted to text has its type's name as label.
 
     Examples:
         >>> read_value("1,5"), read_value(1.5), read_value("31.01.1970")
@@ -66,7 +66,7 @@ def read_value(value: object, form: Form = "any") -> tuple[float, str]:
         if form == "unit" and not isinstance(value, str):
             return math.nan, _identity(value)
         return _read_object(value, form)
-    except Exception:  # whatever the object's own methods raise: a record cannot refuse a table
+    except Exception:  # an object's methods may raise anything, but no record may reject a table
         return math.nan, type(value).__name__
 
 
@@ -99,9 +99,9 @@ def _read_object(value: object, form: Form) -> tuple[float, str]:
 
 
 def _identity(value: object) -> str:
-    """Return what identifies a person: the type and the text of a value, '' where it is missing.
+    """Return the identity of a person: the type and the text of a value, or '' if missing.
 
-    No number is made of it, so 7, 7.0 and "7" are three persons in a column without a type.
+    It is not read as a number, so 7, 7.0 and "7" are three persons in a column without a type.
     """
     if isinstance(value, np.generic) and value.dtype.kind not in "Mm":
         value = value.item()
@@ -118,8 +118,8 @@ def _identity(value: object) -> str:
 
 
 def _read_time(value: object) -> tuple[float, str]:
-    """Return a date, a time or a duration in days; anything else is its own text."""
-    # Of pandas, where they are in Python's range; nanoseconds are cut off.
+    """Return a date, a time or a duration in days, or NaN and the text of anything else."""
+    # A pandas time within Python's range; nanoseconds are truncated.
     with contextlib.suppress(AttributeError, ValueError, OverflowError):
         value = value.start_time  # type: ignore[attr-defined]  # a period
     if hasattr(value, "to_pydatetime"):
@@ -163,9 +163,9 @@ class Values(ABC):
 
     @staticmethod
     def of(column: Series | pa.ChunkedArray | Iterable[object], form: Form = "any") -> Values:
-        """Read a column: by its type from pandas, Arrow or numpy, value by value from a list.
+        """Read a column, by its type (pandas, Arrow, numpy) or value by value (lists).
 
-        Edge cases: complex numbers, lists and records are refused because of their type.
+        Edge cases: types of complex numbers, lists and records are rejected.
         """
         if isinstance(column, Values):
             return column
@@ -213,8 +213,8 @@ class Values(ABC):
     def map(self, function: ValueFunction) -> NDArray[np.generic]:
         """Apply a function to every value, or once to every distinct value if these are coded.
 
-        The function takes numbers, and the texts behind those that are NaN: None if all of these
-        are missing values.
+        The function takes numbers, and the texts of those that are NaN, or None if all of these are
+        missing values.
         """
 
     @property
@@ -237,31 +237,31 @@ class Values(ABC):
 
     @property
     def numbers(self) -> FloatArray:
-        """Every value as a number, NaN if it is none."""
+        """Every value as a number, NaN for a non-number."""
         return self.numbers_at(slice(None))
 
     @property
     def distinct(self) -> int:
-        """Number of distinct values without missing ones; one record changes it by at most 1."""
+        """Number of distinct non-missing values; one record changes it by at most 1."""
         codes, labels = self.codes_and_labels()
         return len({labels[code] for code in np.unique(codes)} - {""})
 
     def positions(self, labels: Sequence[str]) -> NDArray[np.int64]:
-        """Return the index of every value in a list of labels, -1 for those not in it."""
+        """Return the index of every value in a list of labels, -1 for others."""
         indices = {label: index for index, label in enumerate(labels)}
         codes, names = self.codes_and_labels()
         return np.array([indices.get(name, -1) for name in names], dtype=np.int64)[codes]
 
     def factorize(self) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-        """Return the index of every value among the sorted labels, -1 for missing; and these."""
+        """Return the index of every value among the sorted labels (-1 if missing), and these."""
         codes, labels = self.codes_and_labels()
         names = sorted({labels[code] for code in np.unique(codes)} - {""})
         return self.positions(names), tuple(names)
 
 
-#: A function of numbers and of the texts behind NaN, see :meth:`Values.map`.
+#: A function of numbers and of the texts of NaN; see :meth:`Values.map`.
 ValueFunction = Callable[[FloatArray, Sequence[str] | None], NDArray[np.generic]]
-#: Rows that a function of numbers is applied to at once.
+#: Number of rows per call of a function of numbers.
 _ROWS_AT_ONCE = 2**17
 
 
@@ -283,7 +283,8 @@ class NumberValues(Values):
 
     def to_codes(self) -> CodedValues:
         """Return the same values as codes, without unused ones."""
-        # Only texts that are all numbers mix with coded pieces: 64-bit floats without gaps.
+        # Only texts that are all numbers mix with coded pieces: 64-bit floats without missing
+        # values.
         used, codes = np.unique(self.numbers, return_inverse=True)
         return CodedValues(codes, used, [None] * len(used))
 
@@ -369,7 +370,7 @@ class CodedValues(Values):
 
     @property
     def dates(self) -> NDArray[np.bool_]:
-        """Whether each value is a date: its text is that of a day."""
+        """Whether each value is a date, that is, has the text of a day."""
         dates = [
             text is not None and text != number_label(number) and text == iso_date(number)
             for number, text in zip(self.parsed.tolist(), self.texts, strict=True)
@@ -413,10 +414,10 @@ def _concat_codes(pieces: Sequence[CodedValues]) -> CodedValues:
 
 
 def declared_type(column: object) -> object:
-    """Return the type that a column was declared with, without what its rows decided about it.
+    """Return the declared type of a column, without properties that its rows determined.
 
     The width of numpy's texts and bytes is that of the longest value, and the codes of an Arrow
-    dictionary are as wide as the number of its words needs: neither is declared.
+    dictionary are as wide as the number of its words requires; neither is declared.
 
     Examples:
         >>> declared_type(np.array([b"ab", b"abc"])), declared_type(np.array([1.5]))
@@ -449,7 +450,7 @@ def _of_pandas(series: Series, form: Form) -> Values:
         texts = [labels[code] for code in codes] + [""]
         indices = np.asarray(series.cat.codes, dtype=np.int32)
         return CodedValues(np.where(indices < 0, len(codes), indices), numbers, texts)
-    # Types of Arrow, texts, times with a zone, and pandas' own types with NA.
+    # Arrow types, texts, times with a zone, and pandas' own types with NA.
     typed = (pd.ArrowDtype, pd.StringDtype, pd.DatetimeTZDtype)
     if isinstance(kind, typed) or hasattr(kind, "numpy_dtype"):
         with contextlib.suppress(UnicodeError, pa.ArrowException):  # half of a surrogate pair
@@ -487,7 +488,7 @@ def _of_array(array: NDArray[np.generic], form: Form) -> Values:
 
 
 def in_days(whole: NDArray[np.int64], unit: str, step: int = 1) -> FloatArray:
-    """Return days from whole numbers of a unit: whole days and the rest, each rounded by itself."""
+    """Convert whole numbers of a unit to days; whole days and the rest are rounded separately."""
     per_day = PER_DAY[unit]
     if per_day % step:
         return np.asarray(whole.astype(np.float64) * (step / per_day))
@@ -505,7 +506,7 @@ def _of_objects(values: list[object], form: Form) -> Values:
     import pyarrow as pa
 
     try:
-        # Only texts and None: the same, and quicker.  Not from pandas: NaN is no text here.
+        # Only texts and None, for speed.  Not from pandas, because NaN must not become a text.
         if len(values) > _FEW and all(value is None or type(value) is str for value in values):
             return _of_arrow(pa.array(values, pa.large_string()), form)
     except (UnicodeError, pa.ArrowException):  # half of a surrogate pair
@@ -516,7 +517,7 @@ def _of_objects(values: list[object], form: Form) -> Values:
     texts: list[str | None] = []
     for row, value in enumerate(values):
         # True, 1 and 1.0 are equal to Python, and NaN is not equal to itself.
-        # Only these types compare as they are read: a subclass may compare as it likes.
+        # Only for these types does equality agree with reading; a subclass may define its own.
         key = (type(value), value if type(value) in _COMPARED else id(value))
         code = seen.get(key)
         if code is None:
@@ -537,7 +538,7 @@ def _of_arrow(column: pa.Array | pa.ChunkedArray, form: Form) -> Values:
     if isinstance(column, pa.ChunkedArray):
         if types.is_string(kind):  # one array of this type holds two gigabytes
             column = column.cast(pa.large_string())
-        if types.is_dictionary(kind):  # all chunks' values together may need longer codes
+        if types.is_dictionary(kind):  # the values of all chunks together may need longer codes
             column = column.cast(pa.dictionary(pa.int64(), kind.value_type, kind.ordered))
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if isinstance(kind, pa.BaseExtensionType):
@@ -563,13 +564,13 @@ def _of_arrow(column: pa.Array | pa.ChunkedArray, form: Form) -> Values:
     if _is_listed(kind):
         return _of_dictionary(column.dictionary_encode(), form)
     raise InputError(
-        f"a column must hold numbers, texts or dates, got {kind}. Leave it out, or make columns of "
-        "it first."
+        f"a column must hold numbers, texts or dates, got {kind}. Leave it out, or split it into "
+        "columns first."
     )
 
 
 def _is_listed(kind: pa.DataType) -> bool:
-    """Tell whether the different values of a type are read once each: no numbers, no dates."""
+    """Return whether values of a type are read once per distinct value (no numbers, no dates)."""
     from pyarrow import types
 
     texts = types.is_string(kind) or types.is_large_string(kind)
@@ -579,14 +580,14 @@ def _is_listed(kind: pa.DataType) -> bool:
 
 
 def gaps_of(column: pa.Array) -> NDArray[np.bool_] | None:
-    """Return where an Arrow column has no value, None where it has all."""
+    """Return a mask of an Arrow column's missing values, or None if there are none."""
     if not column.null_count:
         return None
     return np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def _of_dictionary(column: pa.DictionaryArray, form: Form) -> Values:
-    """Read every different value once; numbers and times are read as a column of them is."""
+    """Read every distinct value once; numbers and times are read like typed columns."""
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyarrow import types
@@ -595,7 +596,7 @@ def _of_dictionary(column: pa.DictionaryArray, form: Form) -> Values:
     if not _is_listed(words.type):
         return _of_arrow(column.dictionary_decode(), form)
     gap = len(words)
-    codes = column.indices.cast(pa.int64())  # a shorter type may not hold the gap's code
+    codes = column.indices.cast(pa.int64())  # a shorter type may not hold the code for missing
     indices = codes.fill_null(gap).to_numpy(zero_copy_only=False).astype(np.int32)
     numbers = np.full(gap + 1, np.nan)
     texts: list[str | None] = [""] * (gap + 1)

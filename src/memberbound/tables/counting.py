@@ -1,4 +1,4 @@
-"""Counts of cells: the counts of counts, the cells themselves, and rows with their counts."""
+"""Count cells: counts of counts, joint counts of two tables, and rows with their counts."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
     import pyarrow as pa
 
-# ── Count how many cells hold one row, two rows, …: the only thing a certificate reads ────────────
+# ── Counts of counts: how many cells hold one row, two rows, … ────────────────────────────────────
 #
 # The count is a two-level GROUP BY on the engine (rows to cells, cells to counts of counts), so
-# what reaches Python is at most about √(2N) pairs, however long the table.  X5 of the theory
-# explains why nothing else is needed.
+# at most about √(2N) pairs reach Python, for a table of any length.  X5 explains why a certificate
+# needs nothing else.
 
 
 class PairProfile(NamedTuple):
@@ -45,16 +45,16 @@ class PairProfile(NamedTuple):
 def count_profile(source: object, columns: Columns = None, unit: str | None = None) -> CountProfile:
     """Return the counts of counts of a table over ``columns`` (all unless named).
 
-    With ``unit`` a record is not a row but a person: the *bag* of all rows with one value of
-    that column.  Two persons are the same record when their bags are equal, row for row and
-    with multiplicity, so what a learner sees of a person is what is counted.  The unit's own
-    values are names and are not part of the record.
+    With ``unit`` a record is not a row but a person: the *bag* of all rows with one value of that
+    column.  Two persons are the same record if their bags are equal as multisets of rows, which is
+    all that a learner sees of them.  The unit's own values are names and are not part of the
+    record.
 
     Guarantee: exact; cells are never merged by hashing.
     Numerics: counts are 64-bit integers.
-    Edge cases: nulls are a category of their own (see :mod:`memberbound.tables.source`), so a
-    column of nothing but nulls changes nothing.  An empty table, an unknown or repeated column, and
-    a null ``unit`` are refused.
+    Edge cases: null is a category of its own (see :mod:`memberbound.tables.source`), so a column of
+    nulls changes nothing.  An empty table, an unknown or repeated column, and a null ``unit`` are
+    rejected.
 
     Examples:
         >>> import pyarrow
@@ -80,7 +80,7 @@ def _counts_of_counts(table: Table, keys: list[str], unit: str | None) -> pa.Tab
         records = records_of(number_keys(table, keys, unit=unit))
         cells = records.group_by(records.columns).agg(n=records.count())
         return table.fetch(cells.group_by("n").agg(cells=cells.count()).order_by("n"))
-    # Without ibis: thousands of columns take longer to pass through it than to count.
+    # Without ibis, because with thousands of columns it takes longer than the count itself.
 
     def count() -> pa.Table:
         cells = ", ".join(exact_keys(table.types(keys), table.name).values())
@@ -94,9 +94,9 @@ def _counts_of_counts(table: Table, keys: list[str], unit: str | None) -> pa.Tab
 def count_pair_profile(train: object, reference: object, columns: Columns = None) -> PairProfile:
     """Return the joint counts of two tables over the same columns, for the two-sample certificate.
 
-    Every cell of either table is counted once, with its rows here and there (0 included).  The
-    column types must agree: text here and a number there would call equal what was never
-    compared.  ``columns`` defaults to all columns of ``train``, which ``reference`` must have too.
+    Every cell of either table is counted once, with its numbers of rows in both (possibly 0).  The
+    column types must agree, because a text and a number cannot be compared exactly.  ``columns``
+    defaults to all columns of ``train``, which ``reference`` must have too.
 
     Examples:
         >>> import pyarrow
@@ -135,10 +135,10 @@ def count_pair_profile(train: object, reference: object, columns: Columns = None
 
 
 def _comparable_rows(first: Table, last: Table, keys: Sequence[str]) -> list[ir.Table]:
-    """Return the exact keys of two tables on one engine in common types; refuse different types."""
+    """Return the exact keys of two tables on one engine in common types; reject other types."""
     types = _common_types(first, last, keys)
     sides = [number_keys(table, keys, types=types) for table in (first, last)]
-    # One type of ibis may be two types of the engine: times with and without a zone.
+    # One ibis type may stand for two engine types, such as times with and without a zone.
     connection = first.connection
     stored = (
         []
@@ -154,8 +154,8 @@ def _comparable_rows(first: Table, last: Table, keys: Sequence[str]) -> list[ir.
 def comparable_columns(first: Table, last: Table) -> list[str]:
     """Return the columns that both tables have in types that can be compared exactly.
 
-    Edge cases: none where the two lie on different engines; to compare all columns there, a whole
-    table would have to be copied.
+    Edge cases: none if the tables are on different engines, because a whole table would have to be
+    copied.
     """
     if first.expr.get_backend() is not last.expr.get_backend():
         return []
@@ -181,7 +181,7 @@ def record_columns(table: Table, columns: Columns, unit: str | None) -> list[str
     chosen = table.choose(names)
     if unit in chosen:
         raise InputError(
-            f"unit must not be among the columns, got {unit!r}: with its name in it every record "
+            f"unit must not be among the columns, got {unit!r}: with its name every record "
             "would be different."
         )
     return chosen
@@ -194,7 +194,7 @@ def number_keys(
     unit: str | None = None,
     types: dict[str, dt.DataType] | None = None,
 ) -> ir.Table:
-    """Return the exact keys of the columns as k0, k1, … so that no name of the user meets ours."""
+    """Return the exact keys of the columns as k0, k1, …, to avoid clashes with column names."""
 
     def value(name: str) -> ir.Value:
         return table.expr[name].cast(types[name]) if types else table.expr[name]
@@ -206,7 +206,7 @@ def number_keys(
 
 
 def records_of(rows: ir.Table) -> ir.Table:
-    """Return one line per record: the row itself, or the bag of rows of a unit."""
+    """Return one row per record: the row itself, or the bag of rows of a unit."""
     return bags_of(rows).drop("unit") if "unit" in rows.columns else rows
 
 
@@ -215,16 +215,16 @@ _STRUCTS = ("pyspark", "databricks")
 
 
 def bags_of(rows: ir.Table) -> ir.Table:
-    """Return one line per unit with its bag of rows.
+    """Return one row per unit with its bag of rows.
 
-    A bag is written as the sorted list of its rows' numbers, where equal rows have equal numbers
-    (their dense rank), so bags are equal exactly when the lists are.
+    A bag is represented by the sorted list of its rows' dense ranks.  Equal rows have equal ranks,
+    so bags are equal exactly if their lists are.
     """
     import ibis
 
     keys = [name for name in rows.columns if name != "unit"]
     if rows.get_backend().name in _STRUCTS:
-        # Ranks of all rows would have to be made on one machine; the rows themselves need not.
+        # Ranking all rows would take place on one machine; rows can be compared in parallel.
         row = rows.mutate(row=ibis.struct({key: rows[key] for key in keys}))
         return row.group_by("unit").agg(bag=row["row"].collect().sort())
     ranked = rows.select("unit", rank=ibis.dense_rank().over(order_by=[rows[key] for key in keys]))
@@ -232,7 +232,7 @@ def bags_of(rows: ir.Table) -> ir.Table:
 
 
 def refuse_null_units(table: Table, unit: str) -> None:
-    """Refuse rows without a value that identifies the person."""
+    """Reject rows without a value that identifies the person."""
     value = table.expr[unit]
     missing = value.isnull()
     if value.type().is_floating():
@@ -292,7 +292,7 @@ _FORMATS = {
     ".csv.gz": "FORMAT csv, HEADER, COMPRESSION gzip",
     ".parquet": "FORMAT parquet, COMPRESSION zstd",
 }
-#: The column that is written beside those of the table.
+#: Name of the added column.
 LEAK_COLUMN = "record_leak_upper"
 
 
@@ -306,16 +306,15 @@ def write_records(
     overwrite: bool = False,
     excel_safe: bool = False,
 ) -> int:
-    """Write the table's rows in their order with their leak beside them; return how many.
+    """Write the table's rows in order with a column of leaks; return the number of rows.
 
     The leak of a row is ``leak_by_count[c]``, where c is the number of rows in its cell (with
     ``unit``: the number of units with the same bag of rows).  ``out`` ends in ``.parquet``,
     ``.csv`` or ``.csv.gz``.
 
-    Guarantee: ``out`` appears complete or not at all: it is written beside its place under another
-    name and renamed.
-    Edge cases: an existing file is refused unless ``overwrite``; so are a table that has a column
-    of the new one's name, and the table's own file.
+    Guarantee: ``out`` appears complete or not at all: a draft in the same folder is renamed.
+    Edge cases: an existing file is rejected unless ``overwrite`` is set, and so are a table that
+    already has a column of that name, and the table's own file.
     """
     with use_table(source) as opened:
         keys = record_columns(opened, columns, unit)
@@ -333,7 +332,7 @@ def write_records(
 
 
 def _excel_safe_columns(table: Table) -> str:
-    """Return the columns of rows ``r`` with texts and names that no spreadsheet runs."""
+    """Return SQL for the columns of rows ``r`` with texts and names that no spreadsheet runs."""
     shown = []
     for name, kind in table.types(table.columns).items():
         value = f"r.{identifier(name)}"
@@ -368,7 +367,7 @@ def _write(
         bags = bags_of(number_keys(table, keys, unit=unit))
         same = bags.count().over(group_by=bags.bag)
         counts = compile_rows(bags.select(**dict.fromkeys(cell, bags.unit), **{number: same}))
-    # Null equals null here, as it does in a GROUP BY.
+    # Null equals null here, as in GROUP BY.
     equal = " AND ".join(f"{value} IS NOT DISTINCT FROM {alias}" for alias, value in cell.items())
     values = ", ".join(f"({count}, {leak!r}::DOUBLE)" for count, leak in leak_by_count.items())
     select = (
@@ -385,7 +384,7 @@ def _write(
         copy = f"COPY ({select}) TO {literal(draft)} ({form}, USE_TMP_FILE false)"
         with writing(str(target)):
             ((copied,),) = engine.sql(copy).fetchall()
-        # The joins lose or repeat no row; a file where they did must not appear.
+        # Check that the joins neither lost nor repeated a row.
         if copied != table.count_rows():
             raise MemberboundError(f"{target} would not hold every row once; not written.")
 
@@ -396,7 +395,7 @@ def _write(
 def select_columns(
     table: Table, columns: Columns, roles: Roles, unit: str | None = None
 ) -> Selection:
-    """Return the columns that are counted: the named ones, or all but identifiers and the unit."""
+    """Return the columns to count: the named ones, or all but identifiers and the unit."""
     readings = table.readings(columns, roles)
     apart = () if unit is None or columns is not None else (unit,)
     chosen = select_by_role(readings, columns, apart=apart, texts=True)

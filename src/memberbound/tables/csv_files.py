@@ -1,6 +1,6 @@
-"""CSV files read as they are written: every field is text, and only the delimiter is inferred.
+"""Read CSV files without type inference: every field is text; only the delimiter is inferred.
 
-Inferring types would merge what is different in the file (``1.5`` and ``1.50``, ``True`` and
+Inferring types would merge values that differ in the file (``1.5`` and ``1.50``, ``True`` and
 ``true``, two long decimals that round to one double, two times a nanosecond apart, ``'x'`` and
 ``x``), and merged cells make a certificate too small.  Text equality is the finest reading, so it
 errs on the safe side; :mod:`memberbound.tables.roles` parses values for arithmetic.
@@ -12,9 +12,9 @@ semicolon, tab and bar in the first line, a comma in a tie.  An empty field, quo
 no other spelling (``NA``, ``N``, ``?``) is.
 
 The encoding is the declared one.  Otherwise a byte-order mark decides between UTF-16 and UTF-8, and
-bytes that are not UTF-8 are Windows-1252.  Of secret rows each such byte is decoded alone, so that
-no row decides how another is read; other files are decoded as a whole, so that different bytes
-remain different texts.
+bytes that are not UTF-8 are read as Windows-1252.  In secret tables each such byte is decoded on
+its own, so that no row affects how another is read; other files are decoded as a whole, so that
+different bytes remain different texts.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ if TYPE_CHECKING:
 #: The delimiter of a file by its name; None: inferred from the first line.
 _DELIMITER_OF = {".csv": None, ".tsv": "\t"}
 _DELIMITERS = (",", ";", "\t", "|")
-#: Compressions that the engine reads, and those that are unpacked into its private folder first.
+#: Compressions that the engine reads, and those to unpack into its private folder first.
 _STREAMED = {".gz": "gzip", ".zst": "zstd"}
 _UNPACKED: dict[str, type[lzma.LZMAFile] | type[bz2.BZ2File]] = {
     ".xz": lzma.LZMAFile,
     ".bz2": bz2.BZ2File,
 }
 _COMPRESSIONS = (*_STREAMED, *_UNPACKED)
-#: A row that repeats this many names, or all of fewer, repeats the header.
+#: A row that repeats this many column names (or all, if there are fewer) repeats the header.
 _HEADER_COLUMNS = 16
-#: A first line longer than this is not a list of column names.
+#: Maximum length of the first line; a longer one is not a list of column names.
 _LONGEST_HEADER = 2**22
 #: With more columns DuckDB plans a query for minutes, during which it cannot be interrupted.
 _MOST_COLUMNS = 10_000
-#: A byte-order mark that begins a file in UTF-16.
+#: Byte-order marks of UTF-16.
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 #: The error handler that decodes single bytes as Windows-1252.
 WINDOWS_BYTES = "memberbound-windows"
@@ -73,7 +73,7 @@ _WINDOWS = [bytes([b]).decode("cp1252", "ignore") or chr(b) for b in range(256)]
 #: The text before the first line end outside quotes.
 _FIRST_LINE = re.compile(r'(?:[^"\r\n]++|"[^"]*+")*+')
 _CHUNK = 2**20
-#: Largest file of secret rows, in bytes, that is read as one block; a larger one is cut.
+#: Largest secret file, in bytes, that is read as one block; a larger one is cut into sections.
 _LARGEST_BLOCK = 2**27
 
 
@@ -102,12 +102,12 @@ def _ending(path: Path) -> str:
 
 
 def is_csv(path: Path) -> bool:
-    """Tell by its name whether a file is CSV, compressed or not."""
+    """Return whether a file is CSV by its name, compressed or not."""
     return _ending(path) in _DELIMITER_OF
 
 
 def _decode_windows(error: UnicodeError) -> tuple[str, int]:
-    """Decode bytes that a codec refuses, each alone, as Windows-1252 or where undefined Latin-1."""
+    """Decode each undecodable byte on its own as Windows-1252, or Latin-1 if undefined there."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     return "".join(_WINDOWS[b] for b in error.object[error.start : error.end]), error.end
@@ -119,10 +119,10 @@ codecs.register_error(WINDOWS_BYTES, _decode_windows)
 def csv_view(
     engine: Engine, path: Path, codec: str | None = None, *, secret: bool = False
 ) -> tuple[str, CsvFormat]:
-    """Return a view of a CSV file and its format; detect the encoding where ``codec`` is None.
+    """Return a view of a CSV file, and its format; ``codec`` None detects the encoding.
 
-    Python reads the file once, for its first line, its line ends and repeated headers; a file that
-    the engine cannot read as it is, is copied into the engine's private folder.
+    Python reads the file once, for its first line, its line ends and repeated headers.  A file that
+    the engine cannot read directly is copied to the engine's private folder.
     """
     name, stored = str(path), engine.plain_path(path)
     notes: tuple[str, ...] = ()
@@ -136,7 +136,7 @@ def csv_view(
             notes = (f"{path.name} {note}",)
             stored = _unpack(engine, stored, name, codec, detected=True)
             header, other_ends, repeats = _scan(stored, name, strict=False)
-    # The name of a single column may be a value of it.
+    # In a file with one column, a value may equal the column's name.
     notes += _header_notes(path.name, repeats) if len(header.columns) > 1 else ()
     found = CsvFormat(header.delimiter, notes)
     if other_ends:
@@ -148,7 +148,7 @@ def csv_view(
     if secret and stored.stat().st_size > _LARGEST_BLOCK:
         with stored.open("rb") as stream:
             line = stream.readline()
-            # Else a name goes on in the next line, or lines end with a carriage return alone.
+            # Otherwise a name continues on the next line, or lines end with a lone carriage return.
             if line.count(b'"') % 2 == 0 and b"\r" not in line.rstrip(b"\r\n"):
                 return _copy_sections(engine, stream, line, header), found
     return _engine_view(engine, stored, header, secret=secret), found
@@ -162,8 +162,8 @@ def _must_unpack(path: Path, *, secret: bool) -> bool:
 def _engine_view(engine: Engine, path: Path, header: _Header, *, secret: bool) -> str:
     """Return a view of a CSV file that the engine reads; ``path`` must hold no glob characters.
 
-    A ``secret`` file is read as one block: between blocks the engine looks for the end of a line,
-    takes one inside quotes for it, and refuses long lines.
+    A ``secret`` file is read as one block.  Between blocks, the engine searches for the end of a
+    line, may find one inside quotes, and rejects long lines.
     """
     size = max(path.stat().st_size, _CHUNK)
     block = f"max_line_size = {size}, buffer_size = {size}, " if secret else ""
@@ -171,7 +171,7 @@ def _engine_view(engine: Engine, path: Path, header: _Header, *, secret: bool) -
     numbered = [f"c{i}" for i in range(len(header.columns))]
     typed = ", ".join(f"{key}: 'VARCHAR'" for key in numbered)
     pairs = list(zip(numbered, header.columns, strict=True))
-    # In concatenated files, a row that repeats the names is one of missing values.
+    # In concatenated files, read a row that repeats the names as missing values.
     names = [f"{key} = {literal(column)}" for key, column in pairs[:_HEADER_COLUMNS]]
     repeated = " AND ".join(names) if len(names) > 1 else "false"
     named = ", ".join(
@@ -195,7 +195,7 @@ def _write_copy(engine: Engine, parts: Iterable[bytes]) -> Path:
 
 
 def _scan(path: Path, name: str, *, strict: bool) -> tuple[_Header, bool, list[int]]:
-    """Read a file once: its header, whether line ends differ, and lines that repeat the header.
+    """Scan a file for its header, for unusual line ends, and for lines that repeat the header.
 
     Raises:
         UnicodeDecodeError: ``strict``, and the file is not UTF-8.
@@ -223,13 +223,13 @@ def _other_codec(path: Path, *, secret: bool) -> tuple[str, str]:
     with _open(path) as stream:
         if stream.read(2) in _UTF_16:
             return "utf-16", "was read as UTF-16"
-    other = "holds bytes that are not UTF-8, read" if secret else "is not UTF-8 and was read"
+    other = "has bytes that are not UTF-8, read" if secret else "is not UTF-8 and was read"
     note = f"{other} as Windows-1252; if that is wrong, name its encoding"
     return "utf-8" if secret else "cp1252", note
 
 
 def detect_codec(path: Path) -> str:
-    """Return the codec in which all of a CSV file can be decoded, with :data:`WINDOWS_BYTES`."""
+    """Return a codec that decodes the whole CSV file, with :data:`WINDOWS_BYTES` for errors."""
     try:
         _scan(path, str(path), strict=True)
     except UnicodeDecodeError:
@@ -240,7 +240,7 @@ def detect_codec(path: Path) -> str:
 def _unpack(
     engine: Engine, path: Path, name: str, codec: str | None, *, detected: bool = False
 ) -> Path:
-    """Return a copy of a CSV file without compression, in UTF-8; None for a codec copies bytes."""
+    """Return an uncompressed copy of a CSV file in UTF-8; ``codec`` None copies bytes."""
     lenient = detected and codec != "utf-16"
     with _unpacking(name), _open(path) as packed:
         chunks = iter(partial(packed.read, _CHUNK), b"")
@@ -257,19 +257,19 @@ def _unpack(
 
 @contextmanager
 def _unpacking(name: str) -> Iterator[None]:
-    """Refuse a compressed file that is damaged."""
+    """Report a damaged compressed file in one sentence."""
     try:
         yield
     except UnicodeError:
         raise
     except (lzma.LZMAError, zlib.error, EOFError, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in FULL:
-            raise  # not the file's fault
+            raise  # not an error of the file
         raise InputError(f"{name} could not be unpacked: {one_sentence(error)}.") from error
 
 
 def _copy_sections(engine: Engine, stream: IO[bytes], line: bytes, header: _Header) -> str:
-    """Copy the rows after the header in sections, each a block that ends with a record."""
+    """Copy the rows after the header in sections of whole records."""
     part = engine.folder / f"{engine.fresh('section')}.csv"
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -298,7 +298,7 @@ def _header_notes(name: str, lines: list[int]) -> tuple[str, ...]:
 
 
 def _open(path: Path) -> io.BufferedIOBase:
-    """Open a CSV file and return its bytes, unpacked."""
+    """Open a CSV file for its decompressed bytes."""
     compression = path.suffix.lower()
     if compression == ".gz":
         return gzip.GzipFile(path, "rb")
@@ -322,7 +322,7 @@ def csv_columns(path: Path, codec: str | None = None) -> list[str]:
 
 
 def _header_of(path: Path, codec: str | None) -> _Header:
-    """Read the first line of a CSV file; where ``codec`` is None, detect the encoding from it."""
+    """Read the first line of a CSV file; ``codec`` None detects the encoding from it."""
     with _open(path) as stream:
         head = stream.read(_LONGEST_HEADER + 1)
     errors = "strict" if codec else WINDOWS_BYTES
@@ -339,10 +339,10 @@ def _wrong_codec(name: str, codec: str) -> InputError:
 
 
 def _read_header(head: bytes, name: str, delimiter: str | None) -> _Header:
-    """Parse the first line of a CSV file from the bytes at its beginning."""
-    # Only the first line must be UTF-8 here, and the last character may be cut.
+    """Parse the first line of a CSV file from its leading bytes."""
+    # Only the first line must be UTF-8 here; the last character of ``head`` may be incomplete.
     text = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode(head)
-    first = cast("re.Match[str]", _FIRST_LINE.match(text))[0]  # it fits everything
+    first = cast("re.Match[str]", _FIRST_LINE.match(text))[0]  # matches every text
     if first == text and len(head) > _LONGEST_HEADER:
         raise InputError(
             f"{name} must name its columns in the first line, got one of more than "
@@ -365,14 +365,14 @@ def _read_header(head: bytes, name: str, delimiter: str | None) -> _Header:
     if len(names) > _MOST_COLUMNS:
         raise InputError(
             f"{name} must have at most {_MOST_COLUMNS} columns, got {len(names)}. Write those that "
-            "are needed to a file of their own."
+            "that you need to another file."
         )
     columns = [column or f"column{i}" for i, column in enumerate(names)]
     seen: dict[str, str] = {}
     for column in columns:
         if column.casefold() in seen:
             raise InputError(
-                f"{name} must give its columns different names (upper and lower case count as "
+                f"{name} must give its columns distinct names (upper and lower case count as "
                 f"the same), got {seen[column.casefold()]!r} and {column!r}."
             )
         seen[column.casefold()] = column

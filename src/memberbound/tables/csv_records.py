@@ -1,9 +1,9 @@
-"""Records of a CSV file: where they end, and one kind of line end for all of them.
+"""Find the ends of CSV records, and normalise their line ends.
 
 A quote opens a field only at its beginning, and two quotes inside quotes are one.  The end of the
 first line is the end of every record; any other carriage return or line feed outside quotes belongs
-to a value.  Programs write such values without quotes (pandas a carriage return), and the engine
-refuses files that hold them, so :func:`quote_line_ends` puts quotes around these values.
+to a value.  Some programs write such values without quotes (pandas, for a carriage return), and the
+engine rejects such files, so :func:`quote_line_ends` quotes these values.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import IO
 
-#: Bytes of a section.
+#: Number of bytes per section.
 SECTION = 2**23
 _QUOTED = rb'"(?:[^"]+|"")*+'
 
 
 def sections(stream: IO[bytes], delimiter: bytes, end: bytes = b"\n") -> Iterator[bytes]:
-    """Yield CSV records in parts that end with a record; after a stray quote, all of the rest.
+    """Yield sections of whole CSV records; after a stray quote, the whole remainder.
 
     Examples:
         >>> import io
@@ -37,7 +37,7 @@ def sections(stream: IO[bytes], delimiter: bytes, end: bytes = b"\n") -> Iterato
             yield block + stream.read()
             return
         limit = len(block)
-        # A field at the end may go on: even behind a quote, which may be one of two.
+        # The last field may continue, even after a quote, which may be the first of two.
         if fields and fields[-1][1] == limit:
             limit = fields.pop()[0]
         last = block.rfind(end, 0, limit)
@@ -57,7 +57,7 @@ def sections(stream: IO[bytes], delimiter: bytes, end: bytes = b"\n") -> Iterato
 def scan_lines(chunks: Iterable[bytes], header: bytes, end: bytes) -> tuple[bool, list[int]]:
     r"""Return whether a file holds line ends other than ``end``, and which lines repeat the header.
 
-    ``chunks`` are the bytes of the file, none of them empty; ``end`` is ``\n``, ``\r\n`` or ``\r``.
+    ``chunks`` are the bytes of the file, without empty ones; ``end`` is ``\n``, ``\r\n`` or ``\r``.
     Line ends inside quotes count too.  Lines are numbered from 1.
 
     Examples:
@@ -68,7 +68,7 @@ def scan_lines(chunks: Iterable[bytes], header: bytes, end: bytes) -> tuple[bool
     """
     mark = end[-1:]
     line = re.compile(mark + re.escape(header) + rb"(?=\r?" + mark + rb")")
-    # Bytes that decide whether a line repeats the header; these are put behind the last line.
+    # Bytes that decide whether a line repeats the header; append them to the last line.
     padding = mark + bytes(len(header) + 1)
     returns = feeds = pairs = lines = 0
     last = rest = b""
@@ -93,12 +93,11 @@ def scan_lines(chunks: Iterable[bytes], header: bytes, end: bytes) -> tuple[bool
 
 
 def quote_line_ends(stream: IO[bytes], delimiter: bytes, end: bytes) -> Iterator[bytes]:
-    r"""Yield the same records with quotes around values that hold line ends other than ``end``.
+    r"""Yield the same records with quotes around values that contain line ends other than ``end``.
 
-    If records end with ``\n``, ``\r\n`` ends one too, and vice versa; all end with
-    ``\n`` then.
+    ``\n`` and ``\r\n`` both end records if ``end`` is one of them, and are then written as ``\n``.
 
-    Guarantee: a value is written by a rule that looks at its own bytes and ``end`` alone.
+    Guarantee: the output for a value depends on its own bytes and ``end`` alone.
 
     Examples:
         >>> import io

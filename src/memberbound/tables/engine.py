@@ -1,8 +1,8 @@
-"""The embedded SQL engine: DuckDB in this process, bounded in memory.
+"""The embedded SQL engine: DuckDB in this process, with limited memory.
 
-It may use a stated amount of memory and writes what exceeds it to a temporary folder that only this
-user can read and that is deleted with the engine.  ibis, which takes longer to import than most
-tables take to read, is loaded when an expression is needed.
+It writes data beyond a stated amount of memory to a temporary folder, which only this user can read
+and which is deleted with the engine.  ibis, which takes longer to import than most tables take to
+read, is imported on demand.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: Default share of the machine's memory for an engine.
 _MEMORY_SHARE = 0.5
 _NO_SPACE = os.strerror(ENOSPC)
-#: Rows per batch of a stream.
+#: Number of rows per batch of a stream.
 BATCH_ROWS = 65_536
 
 
@@ -47,12 +47,12 @@ def size_in_bytes(memory: str | None) -> int:
 
 
 def literal(text: str | os.PathLike[str]) -> str:
-    """Return ``text`` as an SQL string, whatever characters it holds."""
+    """Quote ``text`` as an SQL string; any character is allowed."""
     return "'" + os.fspath(text).replace("'", "''") + "'"
 
 
 def identifier(name: str) -> str:
-    """Return ``name`` as a quoted SQL identifier, whatever characters it holds."""
+    """Quote ``name`` as an SQL identifier; any character is allowed."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -63,13 +63,13 @@ ENCODING_REMEDY = (
 )
 
 
-#: A value that an engine, Arrow or SQLite quotes where it breaks the rules of its format or type.
+#: A value that an engine, Arrow or SQLite quotes in an error message.
 _QUOTED = re.compile(
     r"""\b((?:value|string|text|convert|format|range|timestamp|date|time):?)"""
     r"""[ ](?:".*"|'.*'|-?\d\S*)|(?<=\])()[ ]-?\d+""",
     re.DOTALL,
 )
-#: The engine's complaint about a record of a CSV file, without the quoted record.
+#: The engine's message about an invalid CSV record, without the quoted record.
 _CSV_FAULT = re.compile(
     r"Expected Number of Columns: \d+ Found: \d+|Value with unterminated quote found|"
     r"Invalid unicode \(byte sequence mismatch\) detected(?:\. This file is not utf-8 encoded)?|"
@@ -82,7 +82,7 @@ def one_sentence(error: BaseException) -> str:
     message = str(error)
     head, mark, tail = message.partition("CSV Error on Line: ")
     if mark and len(head) < 30:
-        # The record itself follows, which is not shown; its number is.
+        # Show the number of the record, but not the record itself, which follows.
         fault = _CSV_FAULT.search(tail)
         number = re.match(r"\d*", tail)[0]  # type: ignore[index]  # it fits everything
         return f"{mark}{number}" + (f", {fault[0]}" if fault else "")
@@ -95,14 +95,14 @@ def one_sentence(error: BaseException) -> str:
 
 
 def _ibis_errors() -> tuple[type[Exception], ...]:
-    """Return what ibis raises, if it was imported."""
+    """Return the exception types of ibis, if it is imported."""
     exceptions = sys.modules.get("ibis.common.exceptions")
     return () if exceptions is None else (exceptions.IbisError,)
 
 
 @contextmanager
 def reading(name: str) -> Iterator[None]:
-    """Turn what an engine or a file format raises while reading ``name`` into one sentence."""
+    """Turn errors of an engine or a file format while reading ``name`` into one sentence."""
     import lzma
     import sqlite3
     import struct
@@ -133,14 +133,14 @@ def reading(name: str) -> Iterator[None]:
             raise unwritable("a temporary copy of the table", OSError(ENOSPC, _NO_SPACE)) from error
         remedy = f" {ENCODING_REMEDY}" if "not utf-8" in str(error) else ""
         raise InputError(f"{name} could not be read: {one_sentence(error)}.{remedy}") from error
-    except RuntimeError as error:  # after the formats: some of their errors are such errors too
+    except RuntimeError as error:  # after the formats, because some of their errors are subclasses
         if str(error) == "Query interrupted":
             raise KeyboardInterrupt from error
         raise
 
 
 class Engine:
-    """One DuckDB connection with its memory limit and its private folder.
+    """A DuckDB connection with a memory limit and a private folder.
 
     ``memory_limit`` is a size such as ``"2GB"``; half of the machine's memory unless given.
     """
@@ -152,13 +152,13 @@ class Engine:
         private = PrivateFolder()
         self.folder = private.path
         self._serial = 0
-        #: Views of what was copied by columns.
+        #: Views of copied columns.
         self.copies: set[str] = set()
         config: dict[str, str | bool | int | float | list[str]] = {
             "threads": _cores(),
             "memory_limit": _default_memory() if memory_limit is None else memory_limit,
             "temp_directory": str(self.folder),
-            # A database from a stranger may name extensions.
+            # An untrusted database may name extensions.
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
         }
@@ -173,13 +173,13 @@ class Engine:
             ) from error
         self._finalizer = weakref.finalize(self, _release, self.connection, private)
         settings = {
-            # It would be drawn on stdout.
+            # The progress bar would be printed to stdout.
             "enable_progress_bar": "false",
-            # Every file is scanned once or twice; keeping it would only fill the memory.
+            # Every file is scanned once or twice, so caching it would only fill the memory.
             "enable_external_file_cache": "false",
-            # Columns that are read one after the other have their rows in one order.
+            # Keep the order of rows the same between queries.
             "preserve_insertion_order": "true",
-            # As ibis sets them for its connections.
+            # The same settings as ibis uses for its connections.
             "TimeZone": "'UTC'",
             "python_enable_replacements": "false",
         }
@@ -194,7 +194,7 @@ class Engine:
         return ibis.duckdb.from_connection(self.connection)
 
     def close(self) -> None:
-        """Drop everything and delete the private folder; calling twice does no harm."""
+        """Close the connection and delete the private folder; may be called twice."""
         self._finalizer()
 
     def sql(self, statement: str) -> DuckDBPyConnection:
@@ -202,12 +202,12 @@ class Engine:
         return self.connection.execute(statement)
 
     def fresh(self, stem: str) -> str:
-        """Return a name that nothing in this engine has."""
+        """Return an unused name in this engine."""
         self._serial += 1
         return f"memberbound_{stem}_{self._serial}"
 
     def plain_path(self, path: Path) -> Path:
-        """Return a path to a file that DuckDB cannot take for a pattern of names."""
+        """Return a path to a file that DuckDB cannot mistake for a glob pattern."""
         if not any(character in str(path) for character in "*?[{\\"):
             return path
         link = self.folder / f"{self.fresh('file')}{path.suffix}"
@@ -215,13 +215,13 @@ class Engine:
         return link
 
     def view(self, select: str) -> str:
-        """Return the name of a view of a SELECT."""
+        """Create a view of a SELECT and return its name."""
         name = self.fresh("view")
         self.sql(f"CREATE TEMP VIEW {name} AS {select}")
         return name
 
     def arrow(self, data: pa.Table | pads.Dataset, *, secret: bool = False) -> str:
-        """Return the name of an Arrow table or data set, which is not copied if exact.
+        """Register an Arrow table or data set and return its name; exact types are not copied.
 
         ``secret``: see :func:`~memberbound.tables.exact.exact_type`.
         """
@@ -235,7 +235,7 @@ class Engine:
             data = pa.table([exact_array(c, kind) for c, kind in columns], data.column_names)
         name = self.fresh("arrow")
         self.connection.register(name, data)
-        # A column without a type holds nothing but nulls; ibis has no name for it.
+        # A column of type null, which ibis cannot represent.
         untyped = [f.name for f in data.schema if pa.types.is_null(f.type)]
         if not untyped:
             return name
@@ -251,10 +251,10 @@ class Engine:
 
         path = self.folder / f"{self.fresh('copy')}.parquet"
         exact = exact_schema(schema, secret=secret)
-        # A dictionary of floats would call all NaNs one.
+        # A dictionary of floats would merge all NaNs.
         text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_dictionary)
         listed = [f.name for f in exact if any(test(f.type) for test in text)]
-        # A failure here is not the fault of the source.
+        # A failure here is not an error of the source.
         with writing():
             writer = pq.ParquetWriter(
                 path, exact, compression="zstd", use_dictionary=listed or False
@@ -271,9 +271,9 @@ class Engine:
         return view
 
     def parquet(self, paths: Iterable[Path], *, partitioned: bool = False) -> str:
-        """Return a view of Parquet files of one schema; their names must hold no patterns.
+        """Return a view of Parquet files with one schema; their names must not be glob patterns.
 
-        With ``partitioned`` folders ``name=value`` give columns of text.
+        With ``partitioned``, folders named ``name=value`` give columns of text.
         """
         listed = ", ".join(map(literal, paths))
         options = f"hive_partitioning = {partitioned}, hive_types_autocast = false"
@@ -281,20 +281,20 @@ class Engine:
 
 
 class LazyEngine:
-    """The embedded engine that tables share, started when it is first needed."""
+    """The embedded engine that tables share, started on first use."""
 
     def __init__(self, memory_limit: str | None = None) -> None:
         self.memory_limit = memory_limit
         self._engine: Engine | None = None
 
     def start(self) -> Engine:
-        """Return the engine, started if need be."""
+        """Return the engine; start it if necessary."""
         if self._engine is None:
             self._engine = Engine(self.memory_limit)
         return self._engine
 
     def close(self) -> None:
-        """Close the engine if it was started; a table that needs it later starts another."""
+        """Close the engine if it was started; later use starts another one."""
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.close()
@@ -326,7 +326,7 @@ def _cores() -> int:
 
 
 def _default_memory() -> str:
-    """Return half of the memory this process may use, limits of container and process included."""
+    """Return half of the memory available to this process, within container and process limits."""
     try:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -342,7 +342,7 @@ def _default_memory() -> str:
 
 
 def _process_limits() -> list[int]:
-    """Return the limits of memory that were set for this process (``ulimit -d`` and ``-v``)."""
+    """Return the memory limits of this process (``ulimit -d`` and ``-v``)."""
     try:
         import resource
     except ImportError:  # not on this system

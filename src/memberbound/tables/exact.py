@@ -1,17 +1,17 @@
-"""Exact equality: two values are one cell only if no learner could tell them apart.
+"""Exact equality: two values share a cell only if no learner can distinguish them.
 
-Engines call equal what is not the same: text under a collation, 0.0 and -0.0, two durations a
-nanosecond apart.  Cells merged that way make a certificate too small, so no
-GROUP BY and no join compares a column itself.  They compare its *key*, an expression that is equal
-on two rows exactly when the stored values are the same:
+Engines treat some different values as equal: texts under a collation, 0.0 and -0.0, durations a
+nanosecond apart.  Merged cells would make a certificate too small, so GROUP BY and joins never
+compare a column itself.  They compare its *key*, an expression that is equal on two rows exactly if
+the stored values are the same:
 
 - text by its bytes, so that no collation applies;
 - floats by their bits, so that the sign of a zero and the payload of a NaN count;
 - intervals and times with a zone by their spelling;
 - whole numbers, decimals, dates, times, timestamps, truth values, bytes and UUIDs as they are.
 
-A type (lists, records) or an engine without a known key is refused.  Arrow data are first cast to
-types that the engine holds without loss (:func:`exact_type`); columns of pandas first get a type
+A type (lists, records) or an engine without a known key is rejected.  Arrow data are first cast to
+types that the engine stores without loss (:func:`exact_type`); columns of pandas first get a type
 (:func:`from_pandas`).
 """
 
@@ -45,13 +45,13 @@ _SAME = {
 }
 _FLOATS = {"float": "INTEGER", "double": "BIGINT"}
 _TEXTS = {"varchar", "enum"}
-#: Compared as other than stored, or padded, but spelled without loss.
+#: Types that compare differently from the stored value, but convert to text without loss.
 _SPELLED = {"interval", "time with time zone", "bit"}
-#: Types that change or overflow on the way from one DuckDB to another through Arrow.
+#: Types that change or overflow when copied between DuckDB engines through Arrow.
 _UNMOVED = {"hugeint", "uhugeint", "bignum", *_SPELLED}
-#: Types of rows in memory that Arrow has not, or not for all values, or only with a dictionary.
+#: Types that Arrow lacks, or supports for some values or with a dictionary only.
 _FETCHED_AS_TEXT = {"time_ns", "enum", *_UNMOVED}
-#: Engines where text cast to bytes is its UTF-8 form, whatever its collation.
+#: Engines that cast text to its UTF-8 bytes, for any collation.
 _BYTES = {"pyspark", "databricks"}
 _PARQUET_FIRST = "Save the table as Parquet and give the file."
 
@@ -90,7 +90,7 @@ def query_types(connection: DuckDBPyConnection, query: str) -> dict[str, DuckDBP
 
 
 def exact_keys(types: Mapping[str, DuckDBPyType], name: str) -> dict[str, str]:
-    """Return for each column of a table on DuckDB the SQL of its key."""
+    """Return the SQL of each column's key, for a table on DuckDB."""
     keys = {}
     for column, kind in types.items():
         key = _key(_quote(column), kind)
@@ -104,7 +104,7 @@ def exact_keys(types: Mapping[str, DuckDBPyType], name: str) -> dict[str, str]:
 
 
 def fetch_expressions(types: Mapping[str, DuckDBPyType]) -> str:
-    """Return the columns of a query for rows in memory: what Arrow has no type for as text."""
+    """Return expressions that fetch columns into memory, with types that Arrow lacks as text."""
     names = {_quote(column): kind.id in _FETCHED_AS_TEXT for column, kind in types.items()}
     return ", ".join(
         f"CAST({name} AS VARCHAR) AS {name}" if text else name for name, text in names.items()
@@ -112,7 +112,7 @@ def fetch_expressions(types: Mapping[str, DuckDBPyType]) -> str:
 
 
 def lossless_expressions(types: Mapping[str, DuckDBPyType], name: str) -> str:
-    """Return the columns of a query that loses nothing on the way out of DuckDB through Arrow."""
+    """Return expressions that copy columns out of DuckDB through Arrow without loss."""
     chosen = []
     for column, kind in types.items():
         quoted = _quote(column)
@@ -133,7 +133,7 @@ def _quote(name: str) -> str:
 
 
 def _key(value: str, kind: DuckDBPyType) -> str | None:
-    """Return the SQL of a value's key, or None where there is none."""
+    """Return the SQL of a value's key, or None if its type has none."""
     if kind.id in _SAME:
         return value
     if kind.id in _FLOATS:
@@ -145,7 +145,7 @@ def _key(value: str, kind: DuckDBPyType) -> str | None:
 
 
 def _key_elsewhere(rows: ir.Table, column: str, name: str) -> ir.Value:
-    """Return a key on an engine of the user, by what every engine and what this one promises."""
+    """Return a column's key on another engine, if that engine is known to compare it exactly."""
     value, engine = rows[column], rows.get_backend().name
     kind = value.type()
     if kind.is_boolean() or kind.is_integer() or kind.is_date():
@@ -189,16 +189,16 @@ def _bytes_on_postgres(value: ir.Value) -> ir.Value:
 
 
 def exact_type(kind: pa.DataType, *, secret: bool = False) -> pa.DataType:
-    """Return a type that the embedded engine holds without loss; most types stay as they are.
+    """Return a type that the embedded engine stores without loss; most types are unchanged.
 
     Durations and times of day in nanoseconds become whole numbers, timestamps in nanoseconds with a
     zone the same instant in UTC, half floats single ones, decimals of more than 38 digits text,
-    views of text plain text, extension types what they are stored as.  Lists and records stay, and
-    are refused where they are counted; intervals, which the engine cuts, are refused.
+    views of text plain text, and extension types their storage type.  Lists and records are
+    unchanged, and rejected when counted; intervals, which the engine truncates, are rejected.
 
-    With ``secret`` the engine takes every value of the type, so that no record decides whether a
-    table is read: durations become days, dates and times in seconds or milliseconds microseconds,
-    and what is farther than these reach (300 000 years) is cut off.
+    With ``secret`` the engine accepts every value of the type, so that no record decides whether a
+    table can be read: durations become days, dates and times in seconds or milliseconds become
+    microseconds, and times beyond their range (300 000 years) are clipped.
 
     Examples:
         >>> import pyarrow
@@ -221,12 +221,12 @@ def exact_type(kind: pa.DataType, *, secret: bool = False) -> pa.DataType:
         return pa.timestamp("us", None if types.is_date64(kind) else kind.tz)
     if types.is_timestamp(kind):
         return pa.timestamp("ns") if kind.unit == "ns" and kind.tz else kind
-    if types.is_time64(kind):  # which some files declare to be in UTC; then the engine cuts it
+    if types.is_time64(kind):  # some files declare it in UTC, and then the engine truncates it
         return pa.int64() if kind.unit == "ns" else kind
     if types.is_decimal(kind) and kind.bit_width > 128:
         return pa.decimal128(kind.precision, kind.scale) if kind.precision <= 38 else pa.string()
     if types.is_dictionary(kind):
-        if types.is_string_view(kind.value_type):  # which not every step can read
+        if types.is_string_view(kind.value_type):  # not supported everywhere
             return pa.dictionary(kind.index_type, pa.string(), kind.ordered)
         words = types.is_string(kind.value_type) or types.is_large_string(kind.value_type)
         return kind if words else exact_type(kind.value_type, secret=secret)
@@ -238,7 +238,7 @@ def exact_type(kind: pa.DataType, *, secret: bool = False) -> pa.DataType:
         types.is_duration: pa.int64(),
         types.is_date64: pa.timestamp("ms"),
         types.is_float16: pa.float32(),
-        # Some releases of the engine crash when they read a view.
+        # Some releases of the engine crash on a view.
         types.is_string_view: pa.large_string(),
         types.is_binary_view: pa.large_binary(),
     }
@@ -246,7 +246,7 @@ def exact_type(kind: pa.DataType, *, secret: bool = False) -> pa.DataType:
 
 
 def exact_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return an array or a chunked array as the type that :func:`exact_type` gave."""
+    """Cast an array or a chunked array to its type from :func:`exact_type`."""
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyarrow import types
@@ -275,14 +275,14 @@ def exact_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _whole(array: pa.Array) -> NDArray[np.int64]:
-    """Return times as the whole numbers of their unit, 0 for a gap."""
+    """Return times as whole numbers of their unit, 0 for missing ones."""
     import pyarrow as pa
 
     return np.asarray(array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False))
 
 
 def _microseconds(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return dates or times in a coarser unit; those out of reach as the farthest ones."""
+    """Convert dates or times to microseconds, clipped to their range."""
     import pyarrow as pa
 
     finer = PER_DAY["us"] // PER_DAY["ms" if pa.types.is_date64(array.type) else array.type.unit]
@@ -311,12 +311,12 @@ def exact_batches(exact: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterat
 
 
 def from_pandas(frame: DataFrame) -> pa.Table:
-    """Return a pandas table as Arrow, without merging what differs in a column of objects.
+    """Convert a pandas table to Arrow without merging values in columns of objects.
 
     Whole numbers beyond 64 bits, decimals with different numbers of digits and signed decimal zeros
-    become text.  Every missing value (None, NaN, NaT, NA) is null, as pandas means it.
-    Edge cases: a column that mixes types (``True`` and ``1``, text and bytes) or holds objects of
-    another type, such as lists, is refused.
+    become text.  Every missing value (None, NaN, NaT, NA) is null, as in pandas.
+    Edge cases: a column that mixes types (``True`` and ``1``, text and bytes) or has objects of
+    another type, such as lists, is rejected.
     """
     import pandas as pd
     import pyarrow as pa
@@ -339,7 +339,7 @@ def from_pandas(frame: DataFrame) -> pa.Table:
 
 
 def _one_type(series: Series, name: Hashable) -> Series:
-    """Return a column of objects such that Arrow merges no values."""
+    """Convert a column of objects so that Arrow merges no values."""
     present = series[series.notna().to_numpy()]
     kinds = {type(value) for value in present} or {str}
     if len(kinds) > 1:
@@ -362,6 +362,6 @@ def _one_type(series: Series, name: Hashable) -> Series:
 
 
 def _digits(value: Decimal) -> str:
-    """Return what a decimal column keeps once for all its values: the digits after the point."""
+    """Return the scale and zero sign of a decimal, which must agree within an Arrow column."""
     sign, digits, exponent = value.as_tuple()
     return f"{exponent}{' and a negative zero' if sign and not any(digits) else ''}"

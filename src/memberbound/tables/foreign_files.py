@@ -1,16 +1,16 @@
 """Files of other programs: Excel, SQLite, Stata, SPSS and SAS.
 
-Each is a list of columns with declared types, or none, and rows that are read one by one:
+Each file gives columns, with or without declared types, and a stream of rows:
 
-- *Stata, SPSS, SAS* declare types, formats and value labels.  Numbers are doubles, dates are dates
-  by their format, and a labelled code is its label where labels are different words.
-- *Excel* types cells, not columns; the first row of a sheet names the columns.  Cells that hold an
-  error are missing.
-- *SQLite* types values as well; column types are only affinities.
+- *Stata, SPSS, SAS* declare types, formats and value labels.  Numbers are doubles, dates are
+  recognised by their format, and a labelled code becomes its label if labels are distinct.
+- *Excel* types cells, not columns; the first row of a sheet names the columns.  Cells with an error
+  are missing.
+- *SQLite* types values, too; column types are only affinities.
 
-If cells are typed and the table is public, a column has the type that all its cells share; any
-other column is text, in which ``1`` and ``"1"`` differ.  In a secret table no row may decide
-about others, so every such column is text.
+If cells are typed and the table is public, a column has the common type of its cells, or else is
+text, in which ``1`` and ``"1"`` differ.  In a secret table no row may affect how others are read,
+so every such column is text.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
     from openpyxl.cell import Cell
 
 Row = tuple[object, ...]
-#: Gives the rows from the first one on, every time it is called.
+#: Returns an iterator over all rows, from the first one, on every call.
 Rows = Callable[[], Iterator[Row]]
 
-#: Ending → the function of pyreadstat that reads it.
+#: The pyreadstat function for each file ending.
 _STATISTICS = {".dta": "dta", ".sav": "sav", ".zsav": "sav", ".por": "por"}
 _STATISTICS |= {".sas7bdat": "sas7bdat", ".xpt": "xport"}
 _STATA_SAS, _SPSS = dt.date(1960, 1, 1), dt.date(1582, 10, 14)
-#: Format of dates, by how it begins → its unit in seconds and the day it counts from.
+#: Unit in seconds and origin of dates, by the prefix of their format.
 _STATA_DATES = {"%td": (86_400.0, _STATA_SAS), "%tc": (1e-3, _STATA_SAS)}
 _SPSS_DATES = dict.fromkeys(("DATE", "ADATE", "EDATE", "SDATE", "JDATE"), (1.0, _SPSS))
 _SAS_DATES = {"DATETIME": (1.0, _STATA_SAS)} | dict.fromkeys(
     ("DATE", "MMDDYY", "DDMMYY", "YYMMDD"), (86_400.0, _STATA_SAS)
 )
 _DATES = {".dta": _STATA_DATES, ".sas7bdat": _SAS_DATES, ".xpt": _SAS_DATES}
-#: Texts that could be taken for a value of another type.
+#: Texts that look like a value of another type.
 _LIKE_A_VALUE = re.compile(r'\s*([-+.\d"\[{].*|true|false|nan|inf)?\s*', re.DOTALL | re.IGNORECASE)
 _BATCH = 16_384
 #: Whole numbers up to this are exact as doubles.
@@ -64,9 +64,9 @@ _EXACT = 2**53
 def foreign_rows(
     path: Path, sheet: str | None, *, secret: bool
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return the schema and the rows of a file; ``sheet`` is that of a workbook.
+    """Return the schema and the rows of a file.
 
-    It may be left out where only one sheet has a first row.
+    ``sheet`` names a sheet of a workbook; it may be left out if only one sheet has a first row.
     """
     ending = path.suffix.lower()
     if ending in _STATISTICS:
@@ -83,11 +83,11 @@ def _package(name: str, path: Path) -> ModuleType:
         ) from None
 
 
-# ── Cells with types of their own ─────────────────────────────────────────────────────────────────
+# ── Typed cells ───────────────────────────────────────────────────────────────────────────────────
 
 
 def _pick(book: Workbook, sheet: str | None, path: Path) -> str:
-    """Return the sheet to read: the one named, or the only one that has a first row."""
+    """Return the name of the sheet to read: the given one, or the only one with a first row."""
     names = book.sheetnames
     if sheet is not None:
         if sheet not in names:
@@ -117,13 +117,13 @@ def _sheet(path: Path, sheet: str | None) -> tuple[list[str], Rows]:
         try:
             book = openpyxl.load_workbook(path, read_only=True, data_only=True)
             chosen = book[_pick(book, sheet, path)]
-            chosen.reset_dimensions()  # what a program notes about the size may be wrong
+            chosen.reset_dimensions()  # the recorded size may be wrong
             rows = chosen.iter_rows()
             while (row := _next_row(rows, path)) is not None:
                 yield row
         except InputError:
             raise
-        except Exception as error:  # of a damaged archive or its XML; words of it may be data
+        except Exception as error:  # from a damaged archive or XML; its message may quote data
             damage = type(error).__name__
             raise InputError(f"{path} could not be read: it is damaged ({damage}).") from None
         finally:
@@ -145,12 +145,12 @@ def _sheet(path: Path, sheet: str | None) -> tuple[list[str], Rows]:
 
 
 def _next_row(rows: Iterator[tuple[Cell, ...]], path: Path) -> Row | None:
-    """Return the cells of the next row; one that holds an error, or no date, is missing."""
+    """Return the cells of the next row; errors and invalid dates are missing."""
     with no_warnings:  # a warning would depend on a record
         try:
             row = next(rows, None)
         except ValueError:
-            raise InputError(f"{path} must hold numbers where its cells say so.") from None
+            raise InputError(f"{path} must hold numbers in its numeric cells.") from None
     return None if row is None else tuple(None if c.data_type == "e" else c.value for c in row)
 
 
@@ -168,7 +168,7 @@ def _batches(
 
 
 def _column_type(kinds: set[type]) -> pa.DataType | None:
-    """Return the type of a column from the types of its cells; None if they share none."""
+    """Return the common type of a column's cells, or None."""
     import pyarrow as pa
 
     if kinds == {int, float}:
@@ -184,7 +184,7 @@ def _typed_batches(
     rows: Iterator[Row],
     texts: Sequence[Callable[[object], str | None]],
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return rows with columns of these types; of a column without one the texts of its values."""
+    """Return rows with columns of these types; a column without a type becomes text."""
     import pyarrow as pa
 
     schema = pa.schema([(n, kind or pa.string()) for n, kind in zip(names, types, strict=True)])
@@ -202,11 +202,11 @@ def _typed_batches(
 
 
 def _text(value: object, *, secret: bool) -> str | None:
-    """Return a value as text; in a public table texts differ from values of other types."""
+    """Convert a value to text; in a public table, texts differ from values of other types."""
     if value is None:
         return None
     if isinstance(value, str):
-        if secret:  # no half of a surrogate pair may refuse the table
+        if secret:  # half of a surrogate pair must not reject the table
             return value.encode("utf-8", "replace").decode("utf-8")
         like_another = _LIKE_A_VALUE.fullmatch(value)
         return json.dumps(value, ensure_ascii=False) if like_another else value
@@ -220,13 +220,13 @@ def _text(value: object, *, secret: bool) -> str | None:
 
 # ── SQLite ────────────────────────────────────────────────────────────────────────────────────────
 
-#: The storage classes that a column meets, as the sum of different powers of two.
+#: The storage classes in a column, as a bit mask.
 _STORED_CASES = (
     "CASE typeof({}) WHEN 'integer' THEN 1 WHEN 'real' THEN 2 WHEN 'text' THEN 4 "
     "WHEN 'blob' THEN 8 END"
 )
-#: Texts that could be taken for a literal, in a column that may hold numbers and in one of text
-#: affinity, where numbers are stored as text.
+#: Texts that look like a literal, in a column that may hold numbers, and in one of text affinity,
+#: where numbers are stored as text.
 _LIKE_A_LITERAL = re.compile(
     r"'.*|x'.*|[+-]?([0-9]+[.]?[0-9]*(e[+-]?[0-9]+)?|inf|nan)", re.DOTALL | re.IGNORECASE
 )
@@ -236,13 +236,13 @@ _LIKE_BYTES = re.compile(r"'.*|x'.*", re.DOTALL)
 def sqlite_rows(
     path: Path, table: str | None, *, secret: bool
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Return the schema and the rows of a table of SQLite, as they are stored."""
+    """Return the schema and the rows of an SQLite table, as stored."""
     import pyarrow as pa
 
     def select(query: str) -> Iterator[Row]:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
             database.text_factory = _decode if secret else str
-            # Definitions in the file can only compute; they call no other function.
+            # Prevent definitions in the file from calling other functions.
             database.execute("PRAGMA trusted_schema = OFF")
             try:
                 yield from database.execute(query)
@@ -251,7 +251,7 @@ def sqlite_rows(
                     raise
                 # Its message quotes the text, which is secret.
                 raise InputError(
-                    f"{path} must hold texts in UTF-8, and one of them is not. Write it again in "
+                    f"{path} must have texts in UTF-8, got one that is not. Save it again in "
                     "that encoding."
                 ) from None
 
@@ -263,7 +263,7 @@ def sqlite_rows(
     found = {str(name): (str(name), bool(stored)) for name, stored in tables}
     name = identifier(pick_table(path, table, found))
     declared = {str(row[1]): str(row[2]) for row in select(f"PRAGMA table_xinfo({name})")}
-    # A sign drops collation and declared type, which a connection may take as a cue to convert.
+    # A unary plus drops collation and declared type, which might trigger a conversion.
     expressions = [f"+{identifier(column)}" for column in declared]
     stored: Row = (None,) * len(expressions)
     if not secret:
@@ -280,13 +280,13 @@ def sqlite_rows(
 
 
 def _stores_text(declared: str) -> bool:
-    """Tell whether a column of this declared type has text affinity: it holds no numbers."""
+    """Return whether a column of this declared type has text affinity, so holds no numbers."""
     upper = declared.upper()
     return "INT" not in upper and any(word in upper for word in ("CHAR", "CLOB", "TEXT"))
 
 
 def _decode(stored: bytes) -> str | bytes:
-    """Decode a text of SQLite, which may hold invalid UTF-8: return that as bytes."""
+    """Decode an SQLite text; return invalid UTF-8 as bytes."""
     try:
         return stored.decode()
     except UnicodeDecodeError:
@@ -294,9 +294,9 @@ def _decode(stored: bytes) -> str | bytes:
 
 
 def _literal(value: object, *, text: bool) -> str | None:
-    """Return a value as text such that 1, 1.0, '1' and x'31' differ.
+    """Convert a value to text so that 1, 1.0, '1' and x'31' differ.
 
-    A column with text affinity holds no numbers, so ``1`` is a text there.
+    A column with text affinity has no numbers, so ``1`` is a text there.
     """
     if isinstance(value, str):
         quoted = (_LIKE_BYTES if text else _LIKE_A_LITERAL).fullmatch(value)
@@ -315,7 +315,7 @@ def _statistics(path: Path, ending: str) -> tuple[pa.Schema, Iterator[pa.RecordB
     reader = getattr(_package("pyreadstat", path), f"read_{_STATISTICS[ending]}")
     try:
         columns, about = reader(str(path), output_format="dict", disable_datetime_conversion=True)
-    except Exception as error:  # of a C library, in its own words
+    except Exception as error:  # raised by a C library
         raise InputError(f"{path} could not be read: {one_sentence(error)}.") from None
     if not columns:
         raise InputError(f"{path} has no columns.")
@@ -332,7 +332,7 @@ def _statistics(path: Path, ending: str) -> tuple[pa.Schema, Iterator[pa.RecordB
     return table.schema, iter(table.to_batches(_BATCH))
 
 
-#: The unit of a date in seconds, and the day from which it counts.
+#: Unit of a date in seconds, and its origin.
 _DateFormat = tuple[float, dt.date]
 
 
@@ -347,7 +347,7 @@ def _apply_declaration(
     date: _DateFormat | None,
     labels: Mapping[float, str],
 ) -> pa.Array:
-    """Return a column by what the file declares about it: type, format of dates, value labels."""
+    """Convert a column according to the file's declarations: type, date format, value labels."""
     import pyarrow as pa
 
     if kind == "string":

@@ -1,4 +1,4 @@
-"""Tables written from memory: CSV, Parquet, Arrow, and Excel without formulas."""
+"""Write tables from memory: CSV, Parquet, Arrow, and Excel without formulas."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from memberbound.files import TABLE_ENDINGS, write_atomically
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-#: Endings of tables that are written from memory.
+#: Supported file endings.
 FRAME_ENDINGS = (*TABLE_ENDINGS, ".xlsx")
-#: Rows of a sheet, one of them with the names.
+#: Maximum number of rows of a sheet, including the header.
 _SHEET_ROWS = 2**20
 
 
@@ -38,7 +38,7 @@ def table_writer(frame: DataFrame, path: Path) -> Callable[[Path], None]:
 
     def write(draft: Path) -> None:
         if ending.endswith(".csv.gz"):
-            # Store neither time nor name, so that equal tables give equal bytes.
+            # Store neither time nor file name, so that equal tables give equal bytes.
             with draft.open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
                 frame.to_csv(packed, index=False)
         elif ending.endswith(".csv"):
@@ -52,7 +52,7 @@ def table_writer(frame: DataFrame, path: Path) -> Callable[[Path], None]:
 
 
 def check_sheet(out: str | os.PathLike[str] | None, rows: int) -> None:
-    """Refuse a sheet of Excel that could not be written, before any work is done."""
+    """Raise, before any work is done, if an Excel sheet cannot be written."""
     if out is None or not os.fspath(out).lower().endswith(".xlsx"):
         return
     if rows >= _SHEET_ROWS:
@@ -67,7 +67,7 @@ def check_sheet(out: str | os.PathLike[str] | None, rows: int) -> None:
 
 
 def _sheet_writer(frame: DataFrame) -> Callable[[Path], None]:
-    """Return a function that writes a sheet in which every text is a text, never a formula."""
+    """Return a function that writes a sheet with texts that are never formulas."""
     from openpyxl import Workbook
     from openpyxl.cell import WriteOnlyCell
     from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
@@ -84,7 +84,7 @@ def _sheet_writer(frame: DataFrame) -> Callable[[Path], None]:
                 item = getattr(value, "item", None)
                 return value if item is None else item()
             made = WriteOnlyCell(sheet, ILLEGAL_CHARACTERS_RE.sub("", value))
-            made.data_type = "s"  # even if it begins with =
+            made.data_type = "s"  # even if it starts with =
             return made
 
         sheet.append([cell(str(name)) for name in frame.columns])
@@ -127,7 +127,7 @@ def excel_safe_table(frame: DataFrame) -> DataFrame:
 def check_excel_safe(
     out: str | os.PathLike[str] | None, *, excel_safe: bool, name: str = "out"
 ) -> None:
-    """Refuse the option unless a CSV file is written: other formats have types."""
+    """Reject the option unless a CSV file is written, because other formats have types."""
     if excel_safe and not str(out).lower().endswith((".csv", ".csv.gz")):
         given = None if out is None else str(out)
         raise InputError(f"{name} must end in .csv or .csv.gz with excel_safe, got {given!r}.")

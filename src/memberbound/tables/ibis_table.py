@@ -1,4 +1,4 @@
-"""A table on an engine of the user's: an expression of ibis."""
+"""A table on the user's own engine: an ibis expression."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pandas import DataFrame
 
-#: Rows from which roles are inferred on an engine of the user's.
+#: Number of rows for inferring roles on the user's own engine.
 _SAMPLE_ROWS = 100_000
 
 
 @dataclass(eq=False)
 class IbisTable(Table):
-    """An expression of ibis on an engine of the user's."""
+    """An ibis expression on the user's own engine."""
 
     source: ir.Table
 
@@ -39,7 +39,7 @@ class IbisTable(Table):
 
     @property
     def connection(self) -> DuckDBPyConnection | None:
-        """The connection of the DuckDB that has the rows; None on any other engine."""
+        """The DuckDB connection with the rows; None on any other engine."""
         backend = self.source.get_backend()
         return backend.con if backend.name == "duckdb" else None
 
@@ -59,7 +59,7 @@ class IbisTable(Table):
             except Exception as error:
                 if self.connection is not None or isinstance(error, MemberboundError):
                     raise
-                # Every engine has errors of its own, and its connection may be cut.
+                # Every engine has its own exceptions, and the connection may be lost.
                 raise MemberboundError(
                     f"{self.name} could not be queried: {one_sentence(error)}."
                 ) from error
@@ -82,7 +82,7 @@ class IbisTable(Table):
 
     @property
     def row_by_row(self) -> IbisTable:
-        """This table with values that are read one by one."""
+        """This table, read value by value."""
         return self if self.secret else self._secret_copy
 
     @cached_property

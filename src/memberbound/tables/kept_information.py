@@ -3,7 +3,7 @@
 With a target the measure is the mutual information between the coarsened row and the target, by
 leave-one-out prediction: each row's target is predicted from the other rows of its cell.  For
 all-distinct rows, the plug-in value would be the full entropy of the target.  Cells with few rows
-shrink to the prediction from the columns that stay unchanged.
+shrink to the prediction from the unchanged columns.
 
 Estimating the shares of a cell from its rows costs about (cells - 1)(values - 1)/2N nats.  The
 search includes this cost, since a learner would bear it; as an estimate of the information it is
@@ -25,9 +25,9 @@ _PRIOR_ROWS = 1.0
 
 
 def prediction_information(cell: Codes, kept: Codes, target: Codes) -> float:
-    """Return the gain, in nats, of predicting a target from other rows of its cell, over shares.
+    """Return the gain in nats of predicting a target from its cell's other rows over its shares.
 
-    ``kept`` codes the unchanged columns; their prediction is the prior of a cell's.
+    ``kept`` codes the unchanged columns; the prediction from them is the prior.
     """
     shares = np.bincount(target)[target] / target.size
     prior = _left_out_prediction(kept, target, shares)
@@ -36,9 +36,9 @@ def prediction_information(cell: Codes, kept: Codes, target: Codes) -> float:
 
 
 def _left_out_prediction(cell: Codes, target: Codes, prior: FloatArray) -> FloatArray:
-    """Return for every row the probability its own target gets from the other rows of its cell.
+    """Return the leave-one-out probability of every row's target, given its cell.
 
-    ``prior`` is that probability from a coarser table, made without the row as well.
+    ``prior`` is that probability from a coarser table, also without the row itself.
     """
     width = int(target.max()) + 1
     others = np.bincount(cell)[cell] - 1.0

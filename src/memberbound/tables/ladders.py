@@ -1,4 +1,4 @@
-"""Ladders: the rules of a column from coarse to fine, with the codes of the rows under each."""
+"""Ladders: the rules of a column from coarse to fine, with the codes that each rule gives."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 Codes = NDArray[np.int64]
 # ── Hierarchies of categories: a value, its parent, its grandparent ───────────────────────────────
 
-#: Value → its ancestors, nearest first; every value has as many.
+#: The ancestors of each value, nearest first; all values have the same number.
 Ancestors = dict[str, tuple[str, ...]]
 
 
 def read_hierarchy(source: str | Path | Mapping[str, object]) -> Ancestors:
-    """Read value → ancestors from nested groups with lists as leaves: a YAML file or a mapping.
+    """Read the ancestors of values from nested groups (a YAML file or a mapping).
 
-    A value with fewer ancestors than others repeats its outermost one.  Every group must have one
-    parent, which makes each level a coarsening of the level below it.
+    Leaves are lists of values.  A value with fewer ancestors than others repeats its outermost one.
+    Every group must have a single parent, so each level is a coarsening of the level below.
 
     Examples:
         >>> read_hierarchy({"all": {"north": ["Oslo"], "south": ["Rome"]}})["Rome"]
@@ -43,7 +43,7 @@ def read_hierarchy(source: str | Path | Mapping[str, object]) -> Ancestors:
         raise InputError(f"hierarchy must be a mapping from groups to values, got {str(source)!r}.")
     ancestors: Ancestors = {}
     for value, line in _leaves(tree, ()):
-        # By name: True and 1 are equal to Python but two categories, 1 and "1" are one.
+        # Compare by label: True and 1 are equal in Python but two categories, 1 and "1" are one.
         name = label_of(value, "text")
         if name in ancestors:
             raise InputError(f"a hierarchy must list each value once, got {value!r} twice.")
@@ -77,16 +77,16 @@ def _leaves(
 
 # ── Edges of bins, frequent categories, frequent cells ────────────────────────────────────────────
 
-#: A quantile is rounded while at most this share of the rows changes sides.
+#: A quantile may be rounded if at most this share of the rows changes sides.
 _ROUNDING_SHARE = 0.002
 
 
 def quantile_edges(values: FloatArray, bins: int, *, dates: bool = False) -> tuple[float, ...]:
-    """Return at most ``bins`` - 1 edges at the quantiles, rounded for people and for privacy.
+    """Return at most ``bins`` - 1 edges at quantiles, rounded for readability and privacy.
 
     An exact quantile is the value of a record; a rounded one is not.  Dates (days since 1970) are
-    cut at the turn of a year, a month, a day or an hour.  Each edge is rounded by itself, so the
-    edges for k bins are among those for 2k.
+    cut at the start of a year, a month, a day or an hour.  Each edge is rounded independently, so
+    the edges for k bins are among those for 2k.
 
     Examples:
         >>> quantile_edges(np.arange(1000) / 7, 4)
@@ -106,7 +106,7 @@ def _round_edge(
     ordered: FloatArray,
     candidates: Callable[[float, FloatArray], Iterator[float]],
 ) -> float:
-    """Return the first candidate near ``edge`` that moves hardly any row to the other side."""
+    """Return the first candidate near ``edge`` that moves few rows to the other side."""
     below = int(np.searchsorted(ordered, edge, side="right"))
     for near in candidates(edge, ordered):
         moved = abs(int(np.searchsorted(ordered, near, side="right")) - below)
@@ -116,7 +116,7 @@ def _round_edge(
 
 
 def _decimals(edge: float, ordered: FloatArray) -> Iterator[float]:
-    """Yield ever longer decimals."""
+    """Yield decimals with an increasing number of digits."""
     spread = float(ordered[-1] - ordered[0])
     if spread > 0 and math.isfinite(spread):
         top = math.floor(math.log10(spread))
@@ -124,7 +124,7 @@ def _decimals(edge: float, ordered: FloatArray) -> Iterator[float]:
 
 
 def _turns(edge: float, ordered: FloatArray) -> Iterator[float]:
-    """Yield the nearest turn of a year, a month, a day, an hour and a minute."""
+    """Yield the nearest start of a year, a month, a day, an hour and a minute."""
     del ordered
     for unit in "YM":
         start = np.datetime64(math.floor(edge), "D").astype(f"datetime64[{unit}]").astype(int)
@@ -143,23 +143,23 @@ def frequent_categories(series: Series) -> list[str]:
 
 
 def frequent_groups(group: Codes, fixed: Codes, below: int, *, every: bool) -> NDArray[np.bool_]:
-    """Return which groups are not pooled: those with at least ``below`` rows.
+    """Return a mask of the groups to keep unpooled, those with at least ``below`` rows.
 
-    ``group`` and ``fixed`` number every row's combination of pooled and of other columns.  With
-    ``every`` a group is counted by its rarest occurrence over the others, and the pool itself must
-    be that frequent.
+    ``group`` and ``fixed`` are codes of every row's combination of pooled and of other columns.
+    With ``every``, a group counts with its rarest combination with the other columns, and the pool
+    itself must be as frequent.
     """
     groups = int(group.max(initial=-1)) + 1
     if not every:
         frequent: NDArray[np.bool_] = np.bincount(group, minlength=groups) >= below
         return frequent
     width = int(fixed.max(initial=-1)) + 1
-    if groups * width > 20_000_000:  # more cells than rows by far: some of them are empty
+    if groups * width > 20_000_000:  # far more cells than rows, so some are empty
         return np.zeros(groups, dtype=bool)
     counts = np.bincount(group * width + fixed, minlength=groups * width).reshape(groups, width)
     rarest = counts.min(axis=1)
     mask: NDArray[np.bool_] = rarest >= below
-    # Unseen combinations will fall into the pool: it must be as frequent as every other cell.
+    # Unseen combinations fall into the pool, so it must be as frequent as every other cell.
     pool = counts[~mask].sum(axis=0)
     for index in np.argsort(rarest, kind="stable"):
         if np.all(pool >= below):
@@ -170,10 +170,9 @@ def frequent_groups(group: Codes, fixed: Codes, below: int, *, every: bool) -> N
     return mask
 
 
-# ── The ladder of a column: from dropped, over ever finer rules, to the column as it is ───────────
-#
-# Each rule is a coarsening of the next one on the fitting rows, so refining a column splits cells
-# and never moves rows between them.
+# ── The ladder of a column, from dropping it to leaving it unchanged ──────────────────────────────
+# Each rule is a coarsening of the next one on the fitting rows, so refining a column only splits
+# cells.
 
 #: A category must occur this often among the fitting rows to be named in a recipe.
 _MIN_COUNT = 5
@@ -195,10 +194,10 @@ def column_ladder(
     edges: Sequence[float] | None = None,
     ancestors: Ancestors | None = None,
 ) -> Ladder:
-    """Return the ladder of a column, without rules that split no cell of the rule before them.
+    """Return the ladder of a column, without rules that do not split any cell.
 
-    Given edges or a hierarchy replace quantiles and counts.  ``form`` is how numbers or dates are
-    written, ``text`` for a column that holds neither.
+    Given edges or a hierarchy replace quantiles and counts.  ``form`` is the form of numbers or
+    dates, or ``text`` for a column of neither.
     """
     rules: list[Rule] = [Keep()]
     if edges is not None:
@@ -227,7 +226,7 @@ def column_ladder(
             codes.append(coarse)
             cells = size
         elif isinstance(rule, Merge) and isinstance(kept[-1], Merge):
-            kept[-1] = rule  # the same cells, but the last category goes by its own name
+            kept[-1] = rule  # the same cells, but the last category keeps its name
     return Ladder(str(column.name), tuple(kept), tuple(codes))
 
 
@@ -237,19 +236,19 @@ def edge_bins(edges: Sequence[float], form: str) -> Bins:
 
 
 def quantile_bins(column: Series, form: str, bins: int) -> Rule:
-    """Return bins of about equal size; one bin where there are no edges between values."""
+    """Return bins of about equal size, or one bin if there are no edges between values."""
     numbers = Values.of(column, form).numbers
     edges = quantile_edges(numbers, bins, dates=form in ("date", "day-first"))
     return edge_bins(edges, form) if edges else Merge(())
 
 
 def ancestor_level(ancestors: Ancestors, level: int) -> Generalise:
-    """Return the rule that replaces values by their ancestors of a level."""
+    """Return the rule that replaces values by their ancestors at this level."""
     return Generalise(tuple((value, line[level - 1]) for value, line in ancestors.items()))
 
 
 def rule_codes(column: Series, rule: Rule) -> Codes:
-    """Return the number of every row's coarsened value."""
+    """Return the code of every row's coarsened value."""
     return labels_of(rule.apply(column))[0]
 
 

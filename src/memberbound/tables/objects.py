@@ -1,4 +1,4 @@
-"""Objects in memory as tables: pandas tables, arrays and lists of rows."""
+"""Convert objects in memory to tables: pandas tables, arrays and lists of rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def is_pandas(source: object) -> bool:
-    """Tell whether an object is a pandas table, without importing pandas."""
+    """Return whether an object is a pandas table, without importing pandas."""
     return hasattr(source, "iloc") and hasattr(source, "columns")
 
 
@@ -29,12 +29,12 @@ def memory_names(source: object) -> tuple[str, ...]:
     names = tuple(str(name) for name in cast("DataFrame", source).columns)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"the table's columns must have different names, got {twice!r} twice.")
+        raise InputError(f"the table's columns must have distinct names, got {twice!r} twice.")
     return names
 
 
 def array_of_rows(source: Sequence[object]) -> NDArray[np.object_]:
-    """Convert a list of rows to an array in which every value keeps its own type."""
+    """Convert a list of rows to an array of objects, so that values keep their types."""
     rows = [row if isinstance(row, (list, tuple, np.ndarray)) else [row] for row in source]
     widths = {len(row) for row in rows}
     if len(widths) != 1 or 0 in widths:
@@ -75,7 +75,7 @@ def array_frame(source: object, names: Sequence[str], name: str) -> DataFrame:
 
 
 def arrow_frame(arrow: pa.Table) -> DataFrame:
-    """Convert an Arrow table to pandas; integers keep all digits beside missing values."""
+    """Convert an Arrow table to pandas; integers keep all digits even with missing values."""
     import pandas as pd
     import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""Opening tables: a file, a database, an object in memory or an expression of ibis."""
+"""Open tables: files, databases, objects in memory and ibis expressions."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def open_table(
     secret: bool = False,
     encoding: str | None = None,
 ) -> Table:
-    """Open the table in a file, in a database or in memory; read nothing but its columns.
+    """Open a table in a file, a database or memory, and read its column names only.
 
-    ``database_table`` names the table of a database file; it may be left out when there is only
-    one.  ``encoding`` is that of a CSV file; None detects it.  ``beside`` opens on the engine of
-    another table, so that both can be queried together.  ``secret``: no row decides how another
-    is read.
+    ``database_table`` names the table of a database file; it may be left out if there is only one.
+    ``encoding`` is that of a CSV file; None detects it.  ``beside`` opens the table on the engine
+    of another one, so that both can be queried together.  With ``secret``, no row affects how
+    another is read.
 
     Edge cases: a :class:`Table` is returned unchanged.  A missing file, a directory, an unknown
     extension, a broken file or a table without columns is an :class:`InputError`.
@@ -135,7 +135,7 @@ def _open_file(
 def _reopen(
     path: Path, database_table: str | None, codec: str | None, engines: LazyEngine
 ) -> Table:
-    """Open a file again on the same engine, so that no row decides how another is read."""
+    """Reopen a file on the same engine, so that no row affects how another is read."""
     table = _open(path, database_table, codec, engines, secret=True)
     table.owns_engine = False
     return table
@@ -153,7 +153,7 @@ def use_table(
     secret: bool = False,
     encoding: str | None = None,
 ) -> AbstractContextManager[Table]:
-    """Return a context manager for a table that closes only what it has opened."""
+    """Return a context manager for a table, which closes it only if it was opened here."""
     table = open_table(source, database_table, beside=beside, secret=secret, encoding=encoding)
     return nullcontext(table) if table is source else table
 

@@ -1,4 +1,4 @@
-"""Persons: which rows belong to whom, when one record is all rows of a person."""
+"""Group rows by person, if a record is all rows of a person."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from memberbound.tables.columns import Values
 if TYPE_CHECKING:
     from pandas import Series
 
-#: Weights of a person's rows are whole multiples of 1/2^20, so that sums of them are exact.
+#: Weights of a person's rows are whole multiples of 1/2^20, so their sums are exact.
 PERSON_UNITS = 2.0**20
 
 
@@ -64,7 +64,7 @@ class Persons:
         return np.asarray(np.add.reduceat(units, self.starts, axis=0) // sizes)
 
     def most_common(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return every person's most common code, the smallest in a tie; -1 for none.
+        """Return every person's most common code (the smallest in a tie), or -1.
 
         Examples:
             >>> Persons(np.array([0, 3]), 5).most_common(np.array([7, 2, 7, -1, 4])).tolist()
@@ -80,7 +80,7 @@ class Persons:
         return modes
 
     def take(self, persons: NDArray[np.intp]) -> tuple[NDArray[np.intp], Persons]:
-        """Return the rows of some persons, and the persons of those rows."""
+        """Return the rows of some persons, and their grouping."""
         sizes = self.sizes[persons]
         starts = np.cumsum(sizes) - sizes
         rows = np.arange(int(sizes.sum())) + np.repeat(self.starts[persons] - starts, sizes)
@@ -88,10 +88,10 @@ class Persons:
 
 
 def number_persons(column: Series) -> NDArray[np.int64]:
-    """Return a number per person of every row, -1 where the column has no value.
+    """Return the number of every row's person, or -1 if the value is missing.
 
-    An identifier is a text: ``7``, ``7.0`` and ``+7`` are three persons.  Only in a column with a
-    type of numbers 7 and 7.0 are one.
+    Identifiers are texts: ``7``, ``7.0`` and ``+7`` are three persons.  Only in a column of numeric
+    type are 7 and 7.0 the same.
 
     Examples:
         >>> import pandas as pd
@@ -102,7 +102,7 @@ def number_persons(column: Series) -> NDArray[np.int64]:
 
 
 def check_unit(unit: str | None, used: Collection[str]) -> None:
-    """Refuse a unit that is also the target or a feature."""
+    """Reject a unit that is also the target or a feature."""
     if unit in used:
         raise InputError(
             f"unit must be neither the target nor among the columns, got {unit!r}: it "

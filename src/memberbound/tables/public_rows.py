@@ -1,4 +1,4 @@
-"""Public rows in memory: the columns a verb uses, chosen by their roles."""
+"""Public rows in memory, with columns selected by their roles."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def read_population(
     encoding: str | None = None,
     unit: str | None = None,
 ) -> tuple[Table, Selection]:
-    """Return the rows and columns of a public table that are used, and what the columns are.
+    """Return the rows of a public table with the columns to use, and the selection of columns.
 
     The rows are a table in memory: the selected columns, then the target.
 
     Identifiers and free text are left out unless ``columns`` names them or ``roles`` gives them
-    another role.  With ``numeric`` only numbers and truth values are used (named columns may also
-    be dates).  With ``unit`` the first row of each of its values is kept (:func:`first_rows`).
+    another role.  With ``numeric``, only numbers and truth values are used (named columns may also
+    be dates).  With ``unit``, the first row for each of its values is kept (:func:`first_rows`).
 
     Edge cases: an array has numbers in every column.  Rows without a target are left out.  A target
-    that is a date, an identifier or free text is refused, and so is a named column without numbers
-    where numbers are needed.
+    that is a date, an identifier or free text is rejected, and so is a named column without numbers
+    if ``numeric`` is set.
 
     Examples:
         >>> table, selection = read_population(np.array([[1.0, 2.0], [3.0, 4.0]]), numeric=True)
@@ -80,7 +80,7 @@ def read_population(
 
 
 def _with_target(frame: DataFrame, target: str) -> tuple[DataFrame, tuple[str, ...]]:
-    """Return the rows that have a target, and a note on the others: nothing is learnt from them."""
+    """Return the rows that have a target, and a note on the others, which are not used."""
     missing = Values.of(frame[target]).absent
     count = int(missing.sum())
     if not 0 < count < len(frame):
@@ -93,10 +93,10 @@ def _with_target(frame: DataFrame, target: str) -> tuple[DataFrame, tuple[str, .
 def first_rows(
     frame: DataFrame, unit: str, name: str = "the table", used: Collection[str] = ()
 ) -> tuple[DataFrame, str]:
-    """Return the first row of every value of a column, without that column, and a note.
+    """Return the first row for every value of a column, without that column, and a note.
 
-    A person's row then depends on that person's rows alone, so whatever is promised about one row
-    of what is kept is promised about one person.  Values are compared as those of secret rows are
+    A person's row depends on that person's rows alone, so a guarantee for one of the returned rows
+    is a guarantee for a person.  Values are compared like those of secret rows
     (:func:`memberbound.tables.persons.number_persons`).
 
     Examples:
@@ -123,11 +123,11 @@ def first_rows(
 
 
 def check_target_role(target: str, reading: Reading) -> None:
-    """Refuse a target that nothing can be learnt about as it is."""
+    """Reject a target that cannot be predicted: dates, identifiers and free text."""
     if reading.role == "date":
         raise InputError(
             f"target must be a number or a category, got {target!r}, which holds dates. "
-            "Make a number or classes of them first (days until, weekday, year)."
+            "Convert them to a number or classes first (days until, weekday, year)."
         )
     if reading.role in ("identifier", "text"):
         what = "looks like an identifier" if reading.role == "identifier" else "is free text"
@@ -139,7 +139,7 @@ def check_target_role(target: str, reading: Reading) -> None:
 
 
 def _numeric(chosen: Selection, columns: Columns, name: str) -> Selection:
-    """Keep the columns that are numbers; named ones must be."""
+    """Keep the numeric columns; raise if a named column is not numeric."""
 
     def usable(reading: Reading) -> bool:
         return reading.form == "truth" or (
@@ -162,16 +162,17 @@ def _numeric(chosen: Selection, columns: Columns, name: str) -> Selection:
     return replace(chosen, columns=used, left_out=left, notes=(*chosen.notes, note))
 
 
-# ── The probabilities of a law ────────────────────────────────────────────────────────────────────
+# ── Probabilities of a distribution
+# ────────────────────────────────────────────────────────────────────
 
 #: Names of the column of probabilities in a table with several columns.
 _PROBABILITY = ("probability", "probabilities", "p")
 
 
 def read_probabilities(source: object, encoding: str | None = None) -> FloatArray:
-    """Return the positive probabilities of a law, from an array or a file.
+    """Return the positive probabilities of a distribution, from an array or a file.
 
-    A file has one column, or one that is named ``probability`` or ``p``.
+    A file has a single column, or one named ``probability`` or ``p``.
     """
     if isinstance(source, (str, os.PathLike)):
         with use_table(source, encoding=encoding) as table:

@@ -1,8 +1,8 @@
-"""A recipe: how each column of a table is coarsened, row by row, written down as JSON.
+"""Recipes: rules that coarsen the columns of a table row by row, stored as JSON.
 
-A recipe is a function of one row.  That is what makes a certificate possible: the coarsened rows of
-an i.i.d. sample are again i.i.d., from the image of the law (``proofs/hardening.md``).  Every value
-has a stated place, also one that was never seen: numbers beyond the outer edges fall into the outer
+A recipe is a function of a single row.  This makes a certificate possible: the coarsened rows of an
+i.i.d. sample are again i.i.d., from the image of the distribution (``proofs/hardening.md``).  It is
+defined for all values, including unseen ones: numbers beyond the outer edges fall into the outer
 bins, unknown categories into ``(other)``, missing ones into ``(missing)``.
 """
 
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 def labels_of(series: Series) -> tuple[NDArray[np.int64], list[str]]:
     """Return codes and texts of a column's values, with missing ones as ``(missing)``.
 
-    A text is its own label, blanks around it left out; a value's label depends on that value alone.
+    A text, without surrounding blanks, is its own label; a value's label depends on that value
+    alone.
     """
     codes, labels = Values.of(series, "text").codes_and_labels()
     # Values that differ as objects may share their text (39 and "39"): one label, one code.
@@ -43,26 +44,27 @@ def labels_of(series: Series) -> tuple[NDArray[np.int64], list[str]]:
 
 
 def exact_codes(series: Series) -> NDArray[np.int64]:
-    """Number the values of a column; what any program could tell apart gets two numbers."""
+    """Number the values of a column; values that any program can distinguish get two numbers."""
     import pandas as pd
     import pyarrow as pa
 
     if isinstance(series.dtype, pd.StringDtype):
-        # Arrow compares all bytes of a text; half of a surrogate pair has none and is coded below.
+        # Arrow compares all bytes of a text; half of a surrogate pair has no bytes and is coded
+        # below.
         with contextlib.suppress(UnicodeError, pa.ArrowException):
             texts = pa.array(series.to_numpy(dtype=object, na_value=None), pa.large_string())
             codes = texts.dictionary_encode(null_encoding="encode").indices
             return np.asarray(codes, dtype=np.int64)
     if series.dtype.kind == "O":
-        # 1, 1.0 and True are equal to Python but differ in a written file: tell them apart.  Not by
-        # pandas: version 2 compares texts only up to their first zero byte.
+        # Distinguish 1, 1.0 and True, which are equal in Python but differ in a file.  Do not use
+        # pandas, because version 2 compares texts only up to their first zero byte.
         spelled = ((type(v).__name__, v if isinstance(v, str) else repr(v)) for v in series)
         seen: dict[tuple[str, str] | None, int] = {}
         present = pd.notna(series).to_numpy()
         keys = (key if there else None for key, there in zip(spelled, present, strict=True))
         return np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=np.int64)
     if isinstance(series.dtype, np.dtype) and series.dtype.kind == "f":
-        # By their bits, so that -0.0 is not 0.0; NaN is a missing value.
+        # Compare bits, so that -0.0 is not 0.0; NaN is a missing value.
         values = series.to_numpy(dtype=np.float64)
         series = pd.Series(np.where(np.isnan(values), np.nan, values).view(np.int64))
     return np.asarray(pd.factorize(series, use_na_sentinel=False)[0], dtype=np.int64)
@@ -70,18 +72,18 @@ def exact_codes(series: Series) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Keep:
-    """The column as it is."""
+    """Leave the column unchanged."""
 
     kind: ClassVar = "keep"
 
     def apply(self, series: Series) -> Series:
-        """Return the column unchanged, but for the sign of zero, which would tell rows apart."""
+        """Return the column unchanged, except that -0.0 becomes 0.0."""
         return series + 0.0 if series.dtype.kind == "f" else series
 
 
 @dataclass(frozen=True)
 class Drop:
-    """The column is left out."""
+    """Leave the column out."""
 
     kind: ClassVar = "drop"
 
@@ -92,7 +94,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Bins:
-    """Numbers by interval: up to and including the first edge, …, above the last edge.
+    """Replace numbers by intervals: up to and including the first edge, …, above the last edge.
 
     Intervals are closed on the right, so an edge at a frequent smallest value (zero capital gain)
     separates it from the rest.  ``form`` is the form of its numbers
@@ -112,14 +114,14 @@ class Bins:
         object.__setattr__(self, "form", str(self.form))
 
     def names(self) -> list[str]:
-        """Return the edges as people read them."""
+        """Return readable names of the edges."""
         return list(map(self._text, self.edges))
 
     def _text(self, edge: float) -> str:
         return iso_date(edge) if self.form in ("date", "day-first") else number_label(edge)
 
     def apply(self, series: Series) -> Series:
-        """Return the names of the bins; a non-number is missing or *other*."""
+        """Return the bin of every value; a non-number is missing or *other*."""
         bins = Intervals.between_cuts(self.edges, closed="right", text=self._text)
         cells = Beside((bins, Absent(), Rest()))
         labels = [cells.label(cell) for cell in range(cells.count)]
@@ -128,7 +130,7 @@ class Bins:
 
 @dataclass(frozen=True)
 class Generalise:
-    """Categories by their group; a value that is not listed becomes ``(other)``."""
+    """Replace categories by their group, and unlisted values by ``(other)``."""
 
     kind: ClassVar = "generalise"
     groups: tuple[tuple[str, str], ...]
@@ -146,7 +148,7 @@ class Generalise:
 
 @dataclass(frozen=True)
 class Merge:
-    """Listed categories stay, every other one becomes ``(other)``."""
+    """Keep the listed categories, and replace others by ``(other)``."""
 
     kind: ClassVar = "merge"
     kept: tuple[str, ...]
@@ -155,7 +157,7 @@ class Merge:
         object.__setattr__(self, "kept", tuple(map(str, self.kept)))
 
     def apply(self, series: Series) -> Series:
-        """Return every value's own name or ``(other)``; a missing value is a category as well."""
+        """Return every value's own label or ``(other)``; missing values are a category too."""
         codes, names = labels_of(series)
         kept = set(self.kept)
         return _apply_labels(series, codes, [name if name in kept else OTHER for name in names])
@@ -169,7 +171,7 @@ _RULES: dict[str, type[Rule]] = {r.kind: r for r in (Keep, Drop, Bins, Merge, Ge
 class Pool:
     """Replace coarsened values over ``columns`` by ``(other)`` unless they form a listed cell.
 
-    The other columns (the target, columns to keep) stay, so the rule never looks at them.
+    The other columns (the target, columns to keep) are unchanged and do not affect the rule.
     """
 
     columns: tuple[str, ...]
@@ -196,8 +198,8 @@ _FORMAT, _SCHEMA = "memberbound recipe", 1
 class Recipe:
     """One rule per column, in the order of the table, then an optional pooling of rare cells.
 
-    ``optional`` are columns that new rows need not have, such as a target that is yet to be
-    predicted: no other column's rule looks at them.
+    ``optional`` columns, such as a target to predict, may be missing in new rows; no other column's
+    rule uses them.
 
     Examples:
         >>> import pandas as pd
@@ -224,7 +226,7 @@ class Recipe:
         return out if self.pool is None else self.pool.apply(out)
 
     def steps(self) -> list[str]:
-        """Return what happens to the table, in words; columns that stay are not mentioned."""
+        """Describe the changes to the table, in words; unchanged columns are not mentioned."""
         dropped = [name for name, rule in self.rules if isinstance(rule, Drop)]
         steps = [f"drop {', '.join(dropped)}"] if dropped else []
         for name, rule in self.rules:
@@ -259,7 +261,7 @@ class Recipe:
 
     @classmethod
     def from_json(cls, text: str) -> Recipe:
-        """Return the recipe that :meth:`to_json` wrote."""
+        """Restore a recipe from :meth:`to_json`."""
         try:
             fields = json.loads(text)
         except (ValueError, RecursionError):
@@ -303,7 +305,7 @@ def check_frame(frame: object) -> DataFrame:
         raise InputError(f"the table must be a pandas DataFrame, got {type(frame).__name__!r}.")
     names = list(frame.columns)
     if len(set(names)) != len(names) or not all(isinstance(n, str) for n in names):
-        raise InputError(f"the table's columns must have different names (text), got {names!r}.")
+        raise InputError(f"the table's columns must have distinct names (text), got {names!r}.")
     for name in names:
         values = frame[name]
         nested = values.dtype == object and values.map(

@@ -1,6 +1,6 @@
-"""Secret rows: read value by value, in memory or shard by shard from disk.
+"""Secret rows, read value by value, in memory or shard by shard from disk.
 
-No row decides how another row is read (:mod:`memberbound.tables.columns`).
+No row affects how another row is read (:mod:`memberbound.tables.columns`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pandas import Series
 
 
-#: Approximate bytes per value while a table is read whole.
+#: Approximate bytes per value when a table is read into memory.
 _BYTES = 24
 
 
@@ -70,9 +70,9 @@ def read_column(column: object, name: str, form: Form, table: str) -> Values:
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Secret records: columns with values that were read one by one.
+    """Secret records: columns that are read value by value.
 
-    Guarantee: a record affects its own rows of every column only, neither how nor whether other
+    Guarantee: a record affects its own rows of every column only, and neither whether nor how other
     rows are read.  Without ``unit`` a record is a row; with it, all rows that share a value of that
     column (``persons``).
     """
@@ -82,11 +82,11 @@ class Records:
     name: str = "the table"
     unit: str | None = None
     persons: Persons | None = None
-    #: Arrays computed from the rows are kept on disk above this many bytes; None: in memory.
+    #: Arrays computed from the rows are stored on disk above this many bytes; None: in memory.
     memory: int | None = None
-    #: Declared types (of pandas or Arrow), where a column has one.
+    #: Declared types (pandas or Arrow) of the columns that have one.
     types: Mapping[str, object] = field(default_factory=dict)
-    #: Columns that seem to identify persons with several rows each: for the owner of the rows only.
+    #: Columns that seem to identify persons with several rows each, for the owner of the rows only.
     repeated: tuple[str, ...] = ()
     #: Notes about the file, for the owner of the rows only.
     notes: tuple[str, ...] = ()
@@ -142,13 +142,13 @@ class Records:
 
 
 def only_names(names: Iterable[str]) -> dict[str, Values]:
-    """Return columns of which only the names are known in this process."""
+    """Return placeholders for columns with values that are not in this process."""
     return dict.fromkeys(names, cast("Values", None))
 
 
 @dataclass(frozen=True, eq=False)
 class StoredRecords(Records):
-    """Records of an open table that are read from disk, shard by shard, on every use.
+    """Records of an open table, read from disk shard by shard on every use.
 
     With a unit, the rows are sorted by person.
     """
@@ -195,7 +195,7 @@ class StoredRecords(Records):
         return replace(self, columns=only_names(names))
 
     def group_by_person(self, unit: str) -> StoredRecords:
-        """Write a copy sorted by person to disk, with the person's label as the unit's value."""
+        """Write a copy sorted by person to disk, with the person's label as unit."""
         import pyarrow as pa
 
         engine, index = self.table.engine, list(self.columns).index(unit)
@@ -261,12 +261,12 @@ def read_records(
 ) -> Records:
     """Read a secret table: a file, a database table, or an object in memory.
 
-    ``forms`` gives the form in which the values of columns are written, ``any`` by default.
-    ``columns`` limits what is read.
+    ``forms`` are the forms of columns' values, ``any`` by default.  ``columns`` limits the columns
+    to read.
 
-    Guarantee: as :class:`Records`.  Types are those that the file or the object declares.
-    Edge cases: a list of rows has no types, so every value is read by itself; a column of lists or
-    records is refused because of its type.
+    Guarantee: as for :class:`Records`.  Types are those that the file or the object declares.
+    Edge cases: a list of rows has no types, so every value is read on its own; a column with a type
+    of lists or records is rejected.
 
     Examples:
         >>> records = read_records([["1,5", 3], ["x", None]])
@@ -287,7 +287,7 @@ def read_records(
 def _stream_records(
     table: Table, forms: Mapping[str, Form], names: list[str], memory: int
 ) -> Records | None:
-    """Return records that are read shard by shard, None if all of them fit into memory."""
+    """Return records to read shard by shard, or None if all of them fit into memory."""
     stored = table.row_by_row.local
     if not stored.streams:
         return None
@@ -314,18 +314,18 @@ def read_secret_columns(
     memory: str | None = None,
     spread: Callable[[Table, Mapping[str, Form], list[str]], Records] | None = None,
 ) -> Records:
-    """Read the columns of a secret table that a release uses: named ones or all, and the target.
+    """Read the columns of a secret table for a release: named ones or all, and the target.
 
     ``forms`` holds the forms of the columns with bounds.  With ``unit`` the rows are sorted by
-    person (:meth:`Records.group_by_person`), unless ``with_unit`` keeps them as they are, with the
-    unit among the columns in the table's order.  A file that would take more than half of
-    ``memory`` (a size such as ``2GB``; default: half of the machine's) is read shard by shard on
-    every use.  ``spread`` sends the rows elsewhere instead.
+    person (:meth:`Records.group_by_person`), unless ``with_unit`` keeps their order, with the unit
+    among the columns.  A file that would take more than half of ``memory`` (a size such as ``2GB``;
+    default: half of the machine's) is read shard by shard on every use.  ``spread`` distributes the
+    rows instead.
 
-    Edge cases: unknown names are refused, and so is a unit that is used for something else.
+    Edge cases: unknown names are rejected, and so is a unit with another use.
     """
     limit = size_in_bytes(memory)
-    # A quarter for the reading engine; the rest for what is computed from the rows.
+    # A quarter is for the reading engine, the rest for arrays computed from the rows.
     engine = None if memory is None else f"{max(limit // 4, 2**28) // 1000}KB"
     table = open_table(source, database_table, secret=True, memory_limit=engine, encoding=encoding)
     kept = False
@@ -350,7 +350,7 @@ def read_secret_columns(
                 records = replace(records, memory=limit // 8)
         if unit is None:
             others = (c for c in table.columns if c not in (target, *forms))
-            with contextlib.suppress(MemberboundError):  # a note stops no release
+            with contextlib.suppress(MemberboundError):  # a note must not stop a release
                 records = replace(records, repeated=table.repeated_persons(others))
         records = replace(records, notes=table.header_notes)
         if with_unit:
@@ -368,7 +368,7 @@ def read_secret_columns(
 def column_names(
     source: object, database_table: str | None = None, encoding: str | None = None
 ) -> tuple[list[str], str]:
-    """Return the names of a table's columns, and the table's own."""
-    # The rows may be secret: no value may make this fail.
+    """Return the names of a table's columns, and the table's name."""
+    # The rows may be secret, so no value may make this fail.
     with use_table(source, database_table, secret=True, encoding=encoding) as table:
         return list(table.columns), table.name

@@ -1,4 +1,4 @@
-"""Refuse a reference that is the table itself, and count the rows that the two share."""
+"""Reject a reference that is the table itself, and count shared rows."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from memberbound.tables.table import Table
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_REMEDY = "Give independent rows that nothing was trained on."
+_REMEDY = "Give independent rows that were not used for training."
 
 
 def reference_notes(
     table: Table, reference: Table, columns: Sequence[str], joint: JointProfile
 ) -> tuple[str, ...]:
-    """Return a note about the rows that a table and its reference share; refuse the same rows.
+    """Return a note about rows shared by a table and its reference; reject identical rows.
 
-    Compare the rows in ``columns``, with counts ``joint``, and in all columns of both tables: the
-    first finds a reference that was renumbered, the second one with coarse counted columns.
+    Rows are compared in ``columns``, with counts ``joint``, and in all columns of both tables.  The
+    first comparison detects a renumbered reference, the second one works if the counted columns are
+    coarse.
 
-    Guarantee: independent samples are refused with probability at most about 1e-3, whatever their
-    law (:mod:`memberbound.iid.overlap`).
-    Edge cases: the same file, or a copy of it, is refused however coarse its rows are.
+    Guarantee: independent samples are rejected with probability at most about 1e-3, for any
+    distribution (:mod:`memberbound.iid.overlap`).
+    Edge cases: the same file, or a copy of it, is always rejected.
     """
     if _same_file(table, reference):
         raise InputError(
@@ -51,8 +52,8 @@ def reference_notes(
 def rows_in_common(rows: DataFrame, reference: DataFrame) -> JointProfile:
     """Return the joint counts of two tables in memory, by a hash of each row.
 
-    Numbers are compared as numbers whatever their type, and everything else as text, so that a row
-    is found in another file format.  Two rows with one hash are too rare to matter here.
+    Numbers of all types are compared as numbers, and everything else as text, so that a row is
+    found in another file format.  Hash collisions are too rare to matter here.
     """
     import pandas as pd
     from pandas.api import types
@@ -101,5 +102,5 @@ def _note(overlap: Overlap) -> str:
     return (
         f"{overlap.shared} of {overlap.reference_rows} reference rows equal a row of the table "
         f"(≈ {expected} expected of independent rows with as many repetitions); the certificate "
-        "holds only if no record is in both: give independent rows that nothing was trained on"
+        "holds only if no record is in both: give independent rows that were not used for training"
     )

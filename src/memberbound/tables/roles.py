@@ -1,11 +1,10 @@
 """Roles of columns: number, category, date, identifier or free text.
 
 Roles are inferred here and nowhere else, by scans on the table's engine, and a
-:class:`~memberbound.tables.table.Table` keeps them for every verb that reads it.  How the values of
-a column are *written* (decimal comma, day before month) is found in the same scan, and
-:mod:`memberbound.tables.columns` reads them: a function of a single value, so that new rows are
-read as the old ones were.  Blanks, and the words that programs write for a missing value, are
-missing.
+:class:`~memberbound.tables.table.Table` keeps them for every verb that reads it.  The same scan
+finds the *form* of a column's values (decimal comma, day before month), by which
+:mod:`memberbound.tables.columns` reads them: each value on its own, so new rows are read like old
+ones.  Blanks, and the words that programs write for a missing value, are missing.
 
 ==============  ===================================================================================
 role            when
@@ -53,22 +52,22 @@ Role = Literal["number", "category", "date", "identifier", "text"]
 ROLES: tuple[Role, ...] = ("number", "category", "date", "identifier", "text")
 #: Roles that the user declares, by column.
 Roles = Mapping[str, str] | None
-#: Rows below which nothing that does not repeat is called an identifier or free text.
+#: Minimum number of rows for identifiers and free text.
 _FEWEST, _FEWEST_WHOLE = 20, 100
-#: Distinct shares: of an identifier, and of one that its name or spelling suggests.
+#: Minimum distinct share of an identifier, and of one that its name or spelling suggests.
 _DISTINCT, _DISTINCT_NAMED = 0.95, 0.5
-#: Repetitions that independent rows had to show, and the share of them that may be there.
+#: Number of repetitions expected of independent rows, and the share of it that may occur.
 _REPEATS, _REPEATS_LEFT = 20.0, 0.1
-#: Columns of one scan: the engine plans a query in time that grows with their square.
+#: Columns per scan, because the engine's planning time grows with their square.
 _AT_ONCE = 64
-#: Texts of at most this many values, of at most this many bytes, are read by distinct values.
+#: A text column with at most this many values of at most this many bytes is read by distinct value.
 _FEW_VALUES, _FEW_BYTES = 2000, 1000
-#: The engine's estimate of distinct values may be this far below; only then it counts exactly.
+#: Count distinct values exactly if the engine's estimate is within this factor of the threshold.
 _NEARLY = 0.4
 
-#: Numbers that "point" fits and neither of those before it.
+#: Numbers that match "point" and no earlier spelling.
 _DECIMAL = "[+-]?(0|[1-9][0-9]*)[.]([0-9]{1,2}|[0-9]{4,})"
-#: Every spelling at once; the time of a date once, as the engine takes long to read long patterns.
+#: All spellings in one pattern, with one pattern for times, because long patterns are slow.
 _ANY_WAY = "|".join(
     f"({pattern})"
     for pattern in (
@@ -76,7 +75,7 @@ _ANY_WAY = "|".join(
         rf"({'|'.join(DATE_SPELLINGS.values())}){DATE_TIME}",
     )
 )
-#: Whether the text ``t`` is a sentence: four words, so seven bytes at least.
+#: Whether the text ``t`` is a sentence: four words, so at least seven bytes.
 _SENTENCE = f"strlen(t) > 6 AND regexp_full_match(t, {literal(SPELLINGS['sentence'])})"
 _BITS = {name: 1 << index for index, name in enumerate([*SPELLINGS, "other"])}
 
@@ -93,7 +92,7 @@ _ID_JOINED = re.compile(
 #: Words for persons.
 _PERSON_WORDS = {"user", "customer", "client", "patient", "person", "member", "employee", "student"}
 _PERSON_WORDS |= {"subject", "passenger", "participant", "insured", "citizen", "resident"}
-#: Fewest values of a column that may identify persons, if its name has none of these words.
+#: Minimum number of values of a column of persons, if its name has none of these words.
 _FEWEST_PERSONS = 20
 
 
@@ -119,7 +118,7 @@ OF_AN_ARRAY = Reading("number", "number")
 
 
 def check_roles(roles: Roles, columns: Sequence[str], table: str) -> dict[str, Role]:
-    """Return the roles that the user gave to columns of a table; refuse unknown roles."""
+    """Return the roles that the user gave to columns of a table; reject unknown roles."""
     if roles is not None and not isinstance(roles, Mapping):
         raise InputError(f"roles must map columns to roles, got {roles!r}.")
     for name, role in (roles or {}).items():
@@ -134,7 +133,7 @@ def check_roles(roles: Roles, columns: Sequence[str], table: str) -> dict[str, R
 
 
 def overridden(name: str, reading: Reading, role: Role | None) -> Reading:
-    """Return the reading of a column that was given a role, where its values can have it."""
+    """Return the reading of a column with a declared role; raise if its values do not fit."""
     if role is None:
         return reading
     needed = {"number": ("number", "comma", "date", "day-first"), "date": ("date", "day-first")}
@@ -214,14 +213,14 @@ def _kind(dtype: DuckDBPyType) -> str:
 
 
 def _spelling_bit() -> str:
-    """Return how a text ``t`` is spelled, as one of the bits; ``s`` is whether it is a sentence."""
+    """Return SQL for the spelling of a text ``t`` as a bit; ``s`` is whether it is a sentence."""
     fits = {
         spelling: f"regexp_full_match(t, {literal(pattern)})"
         for spelling, pattern in SPELLINGS.items()
     } | {"sentence": "s"}
     cases = [f"WHEN {fit} THEN {_BITS[spelling]}" for spelling, fit in fits.items()]
-    # After whole numbers, what most values are, so that few patterns are tried: plain decimals
-    # (not of three places, which may be thousands), and texts spelled in none of these ways.
+    # After whole numbers come the most common spellings, so that few patterns are tried: plain
+    # decimals (not with three places, which may be thousands), and texts that match no pattern.
     cases[1:1] = [
         f"WHEN regexp_full_match(t, {literal(_DECIMAL)}) THEN {_BITS['point']}",
         f"WHEN NOT regexp_full_match(t, {literal(_ANY_WAY)}) THEN {_BITS['other']}",
@@ -230,19 +229,19 @@ def _spelling_bit() -> str:
 
 
 def _present(text: str) -> str:
-    """Return a text without blanks around it, null where it is missing."""
+    """Return SQL for a text without surrounding blanks, null if it is missing."""
     text = f"trim({text}, {_BLANKS})"
     gaps = ", ".join(map(literal, ("", *GAPS)))
     return f"CASE WHEN lower({text}) NOT IN ({gaps}) THEN {text} END"
 
 
 def _bytes(column: str, kind: str) -> str:
-    """Return a column as it is told apart: text by its bytes, whatever its collation merges."""
+    """Return SQL for a column's exact key: text by its bytes, for any collation."""
     return f"encode(CAST({column} AS VARCHAR))" if kind == "text" else column
 
 
 class _Scan:
-    """Statistics of columns of a view, from few passes over its rows."""
+    """Computes statistics of a view's columns in a few passes over its rows."""
 
     def __init__(self, engine: Engine, view: str) -> None:
         self.engine = engine
@@ -341,7 +340,7 @@ _BLANKS = " || ".join(f"chr({ord(blank)})" for blank in BLANKS)
 
 
 def _whole(name: str, facts: _Facts) -> Reading:
-    """A column of whole numbers: a measurement, a code or an identifier."""
+    """Return the reading of a column of whole numbers: a measurement, a code or an identifier."""
     if not facts.rows:
         return Reading("category", "number")
     if "long" in facts.spellings:
@@ -365,7 +364,7 @@ def _role_from_name(name: str, facts: _Facts) -> bool:
 
 
 def says_identifier(name: str) -> bool:
-    """Tell whether a column's name says that it identifies.
+    """Return whether a column's name suggests an identifier.
 
     Examples:
         >>> [says_identifier(n) for n in ("id", "PassengerId", "patient_nbr", "#", "paid", "age")]
@@ -385,7 +384,7 @@ def _name_words(name: str) -> list[str]:
 
 
 def fewest_persons(name: str) -> int | None:
-    """Return from how many different values on a column may identify persons; None: it does not.
+    """Return the minimum number of distinct values of a column of persons; None for other names.
 
     Examples:
         >>> [fewest_persons(name) for name in ("Patient-Nr", "customer", "ward_id", "age")]
@@ -397,7 +396,7 @@ def fewest_persons(name: str) -> int | None:
 
 
 def _role_of_text(name: str, facts: _Facts, separator: str | None) -> Reading:
-    """A column of text, by how all its values are spelled."""
+    """Return the reading of a text column, by the spellings of all its values."""
     seen = facts.spellings
     if not seen:
         return Reading("category")
@@ -407,8 +406,8 @@ def _role_of_text(name: str, facts: _Facts, separator: str | None) -> Reading:
     if seen <= {"whole", "long", "grouped", "point"} | groups:
         return Reading("number", "number")
     commas = seen <= {"whole", "long", "grouped", "groups", "thousand", "comma"}
-    # Behind a comma every value has three digits: thousands or thousandths, unless the file
-    # separates its columns otherwise.
+    # Every value has three digits after a comma: thousands or thousandths, unless the file has
+    # another separator.
     if commas and ("comma" in seen or separator not in (None, ",")):
         return Reading("number", "comma")
     slashes = {"slash", "slash-day", "slash-month"}

@@ -11,7 +11,7 @@ from memberbound.tables.roles import Reading
 
 @dataclass(frozen=True)
 class Selection:
-    """The columns that a verb uses, those that it leaves out by role, and notes about them."""
+    """The columns that a verb uses, those it leaves out by role, and notes about them."""
 
     columns: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -20,16 +20,16 @@ class Selection:
 
     @property
     def roles(self) -> dict[str, str]:
-        """Column → role, of every column that was looked at."""
+        """The role of every column considered."""
         return {name: reading.role for name, reading in self.readings.items()}
 
     @property
     def assumption(self) -> tuple[str, ...]:
-        """Assumption of a bound over these columns about the others."""
+        """The assumption about left-out columns in a bound over these columns."""
         if not self.left_out:
             return ()
         names = ", ".join(map(repr, self.left_out))
-        return (f"What is trained on the table does not see the columns left out: {names}.",)
+        return (f"Models trained on the table do not use the columns left out: {names}.",)
 
 
 def select_by_role(
@@ -43,8 +43,8 @@ def select_by_role(
     """Choose columns: the named ones, or all but identifiers and free text.
 
     ``apart`` are columns that are not features (a target, a unit), ``named`` those that the user
-    mentioned elsewhere; with ``texts``, keep free text, and note it.  If only inferred identifiers
-    are left, use them.
+    mentioned elsewhere.  With ``texts``, free text is kept, with a note.  If only inferred
+    identifiers remain, they are used.
     """
     if columns is not None:
         chosen = [columns] if isinstance(columns, str) else list(columns)
@@ -66,7 +66,7 @@ def select_by_role(
     notes = [_omission_note(c, readings[c]) for c in left]
     words = {"identifier": "looks like an identifier"} | ({"text": "is free text"} if texts else {})
     notes += [
-        f"column {name!r} {words[readings[name].role]}; with it hardly any two rows are the same"
+        f"column {name!r} {words[readings[name].role]}; with it hardly any two rows are equal"
         for name in chosen
         if readings[name].role in words
     ]

@@ -1,4 +1,4 @@
-"""Shards: rows split into pieces, here or elsewhere, and exact sums over all of them."""
+"""Shards: rows split into pieces, in this process or elsewhere, with exact sums over all."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Arguments = TypeVarTuple("Arguments")
 class Shards(Generic[T]):
     """Shards of rows in this process; subclasses keep theirs on disk or on other machines.
 
-    Pass :meth:`map` and :meth:`sum` top-level functions: a shard elsewhere gets the function sent.
-    Results must be exact (whole numbers, or multiples of a power of two), so that a sum does not
-    depend on how the rows are split.
+    Pass top-level functions to :meth:`map` and :meth:`sum`, because they may be sent to other
+    processes. Results must be exact (whole numbers, or multiples of a power of two), so that a sum
+    does not depend on the split.
 
     Examples:
         >>> shards = Shards([[1, 2], [3]])

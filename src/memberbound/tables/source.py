@@ -1,4 +1,4 @@
-"""Sources of tables: files, databases and objects in memory become rows on an engine.
+"""Sources of tables: read files, databases and objects in memory into an engine.
 
 ===================================  ============================================================
 what                                 how its values are compared
@@ -33,8 +33,8 @@ ibis on Postgres                     on its own engine: truth values, whole numb
 ibis on another engine               on its own engine: truth values, whole numbers and dates
 ===================================  ============================================================
 
-Two rows are the same cell when every column agrees, and two values agree only if no learner could
-tell them apart (how: :mod:`memberbound.tables.exact`):
+Two rows share a cell if every column agrees, and two values agree only if no learner can
+distinguish them (:mod:`memberbound.tables.exact`):
 
 - null is a value of its own: null equals null and nothing else, the empty string included;
 - floats are compared by their bits: 0.0 differs from -0.0, NaN from null, and a NaN from a NaN with
@@ -46,7 +46,7 @@ tell them apart (how: :mod:`memberbound.tables.exact`):
 
 Durations are read as whole numbers of nanoseconds, timestamps in nanoseconds with a zone in UTC,
 half floats as single ones, decimals of more than 38 digits as text.  Lists, records, intervals and
-other types that are not compared in this way are refused.
+other types that cannot be compared in this way are rejected.
 """
 
 from __future__ import annotations
@@ -80,18 +80,18 @@ T = TypeVar("T")
 
 _PARQUET = (".parquet", ".pq")
 _ARROW = (".arrow", ".feather", ".ipc", ".arrows")
-#: Files of which a range of rows can be read.
+#: Files that can be read by ranges of rows.
 COLUMN_FILES = (*_PARQUET, *_ARROW)
 _DATABASE = (".duckdb", ".ddb", ".db", ".sqlite", ".sqlite3")
 _SQLITE = b"SQLite format 3"
-#: Formats of other programs, which the leaf reads.
+#: Formats of other programs, which the leaf ``foreign_files`` reads.
 FOREIGN_ENDINGS = (".xlsx", ".xlsm", ".dta", ".sav", ".zsav", ".por", ".sas7bdat", ".xpt")
 _KNOWN = (
     ".csv, .tsv (also .gz, .zst, .xz, .bz2), .parquet, .arrow, .feather, .npy, .duckdb, .sqlite, "
     ".xlsx, .dta, .sav, .sas7bdat"
 )
 _LINES = " In Python: pandas.read_json(file, lines=True).to_parquet('table.parquet')."
-#: Remedies that convert other formats to one that is read.
+#: Remedies for formats that must be converted first.
 CONVERSIONS = {
     ".xls": " Save it as .xlsx in Excel or LibreOffice.",
     ".ods": " Save it as .xlsx in LibreOffice.",
@@ -101,14 +101,14 @@ CONVERSIONS = {
     ".rds": " In R: arrow::write_parquet(readRDS(file), 'table.parquet').",
     ".rdata": " In R: arrow::write_parquet(table, 'table.parquet').",
 }
-#: Values per batch when an array is copied.
+#: Number of values per batch when copying an array.
 _VALUES = 2**21
 
 
 def check_file(source: str | os.PathLike[str], *, folders: bool = False) -> None:
-    """Refuse a name that is not a file, before any other check.
+    """Reject a path that is not a file, before any other check.
 
-    With ``folders`` it may be that of a folder of Parquet files.
+    With ``folders``, a folder of Parquet files is accepted too.
     """
     path = Path(source)
     if path.is_dir():
@@ -121,7 +121,7 @@ def check_file(source: str | os.PathLike[str], *, folders: bool = False) -> None
         return
     if not path.exists():
         raise InputError(f"{path} does not exist.")
-    if not path.is_file():  # it might never end
+    if not path.is_file():  # reading it might never end
         raise InputError(f"{path} is a pipe or a device; write it to a file first ({_KNOWN}).")
 
 
@@ -131,7 +131,7 @@ def _magic(path: Path) -> bytes:
 
 
 def same_for_secret_rows(path: Path) -> bool:
-    """Tell whether a file is read alike where its rows are secret: a DuckDB file declares types."""
+    """Return whether secret and public rows of a file are read alike: a DuckDB file has types."""
     database = path.suffix.lower() in _DATABASE and path.is_file()
     return database and not _magic(path).startswith(_SQLITE)
 
@@ -139,11 +139,11 @@ def same_for_secret_rows(path: Path) -> bool:
 def file_view(
     engine: Engine, path: Path, table: str | None, *, codec: str | None = None, secret: bool = False
 ) -> tuple[str, CsvFormat | None]:
-    """Return a view of a file, and the format of a CSV file.
+    """Return a view of a file, and its format if it is a CSV file.
 
-    ``table`` names the table of a database file; it may be left out when there is only one.
-    ``codec`` is the encoding of a CSV file; None detects it.  With ``secret``
-    no row decides how another is read.
+    ``table`` names the table of a database file; it may be left out if there is only one. ``codec``
+    is the encoding of a CSV file; None detects it.  With ``secret``, no row affects how another is
+    read.
     """
     if not path.is_dir() and any("\ud800" <= character <= "\udfff" for character in str(path)):
         raise InputError(f"{path} must have a name that is text. Rename it.")
@@ -154,9 +154,10 @@ def file_view(
 
 
 def pick_table(path: Path, table: str | None, tables: dict[str, tuple[T, bool]]) -> T:
-    """Return the named table of a database, or its only one; each comes with whether it is stored.
+    """Return the named table of a database, or its only one.
 
-    Views and virtual tables run queries of the file, which may come from a stranger.
+    Each entry states whether the table is stored.  Views and virtual tables are rejected, because
+    they run queries from the file, which may be untrusted.
     """
     stored = {name: location for name, (location, is_stored) in tables.items() if is_stored}
     names = ", ".join(map(repr, stored)) or "no stored table at all"
@@ -164,7 +165,7 @@ def pick_table(path: Path, table: str | None, tables: dict[str, tuple[T, bool]])
         if table in tables and table not in stored:
             raise InputError(
                 f"table must be a stored table of {path}, got the view {table!r}, which could read "
-                "other files. Store what it shows: CREATE TABLE new AS SELECT * FROM it."
+                "other files. Store its rows: CREATE TABLE new AS SELECT * FROM it."
             )
         if table not in stored:
             raise InputError(f"{path} has no table {table!r}; it has {names}.")
@@ -200,13 +201,13 @@ def _typed_view(engine: Engine, path: Path, table: str | None, *, secret: bool) 
 
 
 def _refuse_inner_table(path: Path, table: str | None) -> None:
-    """Refuse the name of a table inside a file that holds one table."""
+    """Reject the name of a table inside a file that has only one."""
     if table is not None:
         raise InputError(f"table must be left out for {path}: only a database holds several.")
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """Return the Parquet files of a folder in the order of their names; none that are hidden."""
+    """Return the Parquet files of a folder, sorted by name, without hidden ones."""
     files = (path for path in folder.rglob("*") if path.suffix.lower() in _PARQUET)
     hidden = ("_", ".")
     return sorted(
@@ -219,7 +220,7 @@ def parquet_files(folder: Path) -> list[Path]:
 def _parquet_folder(engine: Engine, folder: Path, *, secret: bool) -> str:
     """Return a view of all Parquet files in a folder, with a column of text per ``name=value``.
 
-    Their types are not inferred: one record could decide them.
+    Types of these columns are not inferred, because one record could decide them.
     """
     files = parquet_files(folder)
     parts = [path.relative_to(folder).parts[:-1] for path in files]
@@ -254,7 +255,7 @@ def _parquet_schema(path: Path) -> tuple[pa.Schema, list[str]]:
 def _parquet(
     engine: Engine, paths: Sequence[Path], *, secret: bool, partitioned: bool = False
 ) -> str:
-    """Let the engine read files of one schema unless it would cut what pyarrow reads whole."""
+    """Read files of one schema with the engine, or with pyarrow if the engine would truncate."""
     import pyarrow.parquet as pq
 
     schema, old = _parquet_schema(paths[0])
@@ -263,7 +264,7 @@ def _parquet(
         return engine.parquet(plain, partitioned=partitioned)
     if partitioned:
         raise InputError(
-            f"{paths[0].parent.parent} must hold plain types where folders name values. Write it "
+            f"{paths[0].parent.parent} must have plain types if its folders name values. Write it "
             "as one file."
         )
 
@@ -285,9 +286,9 @@ def _parquet(
 def _without_nanoseconds(
     coarse: pq.ParquetFile, fine: pq.ParquetFile, old: list[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches with 96-bit timestamps in microseconds; refuse those that this would cut.
+    """Yield batches with 96-bit timestamps in microseconds; reject those with nanoseconds.
 
-    No 64-bit unit has their range and their digits.  The product below wraps around where the
+    No 64-bit unit has their range and precision.  The product below wraps around exactly as the
     nanoseconds of a file do.
     """
     import pyarrow as pa
@@ -337,19 +338,20 @@ def _sound(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def open_array(path: Path) -> NDArray[np.generic]:
-    """Return the array of a ``.npy`` file, not yet read into memory."""
+    """Open the array of a ``.npy`` file as a memory map."""
     import numpy as np
 
     try:
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except Exception as error:  # a header is Python text, and a damaged one can raise anything
+    except Exception as error:  # the header is Python text, and a damaged one may raise anything
         raise InputError(f"{path} could not be read: {one_sentence(error)}.") from error
 
 
 def _array(engine: Engine, array: NDArray[np.generic], name: str, *, secret: bool = False) -> str:
-    """Copy an array in blocks; DuckDB cannot scan it as it lies on disk.
+    """Copy an array in blocks, because DuckDB cannot scan it on disk.
 
-    Halves of surrogate pairs, which no file of texts can hold, are question marks in secret rows.
+    In secret rows, halves of surrogate pairs, which no text file can contain, become question
+    marks.
     """
     import numpy as np
     import pyarrow as pa
@@ -401,7 +403,7 @@ def object_view(engine: Engine, source: object, *, secret: bool = False) -> str:
         return engine.write_batches(source.schema, source, secret=secret)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
-    elif hasattr(source, "iloc") and hasattr(source, "columns"):  # pandas, not imported for this
+    elif hasattr(source, "iloc") and hasattr(source, "columns"):  # pandas, without importing it
         source = from_pandas(source)
     elif type(source).__module__.startswith("polars") and hasattr(source, "__arrow_c_stream__"):
         if "Object" in map(str, getattr(source, "dtypes", ())):
@@ -418,7 +420,7 @@ def object_view(engine: Engine, source: object, *, secret: bool = False) -> str:
 
 
 def _duckdb(engine: Engine, path: Path, table: str | None) -> str:
-    """Return a view of a stored table; a view of the file could read any other file."""
+    """Return a view of a stored table; views in the file could read other files."""
     catalog = engine.fresh("database")
     engine.sql(f"ATTACH {literal(path)} AS {identifier(catalog)} (READ_ONLY, TYPE duckdb)")
     tables = engine.sql(
@@ -431,14 +433,14 @@ def _duckdb(engine: Engine, path: Path, table: str | None) -> str:
 
 
 def refuse_cut(source: ir.Table, *, secret: bool = False) -> None:
-    """Refuse ibis tables if their engine would receive, or compare, truncated values.
+    """Reject ibis tables with types that their engine would truncate.
 
-    With ``secret`` also types of which the engine does not take every value.
+    With ``secret``, also reject types that the engine does not accept for every value.
     """
     import ibis.expr.operations as ops
 
-    if source.get_backend().name == "sqlite":  # its columns have no types, only affinities
-        raise InputError("a table of SQLite must be given as its file, not by way of ibis.")
+    if source.get_backend().name == "sqlite":  # columns have affinities instead of types
+        raise InputError("a table of SQLite must be given as its file, not through ibis.")
 
     for memory in source.op().find(ops.InMemoryTable):
         for column, kind in memory.schema.items():

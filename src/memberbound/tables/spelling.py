@@ -2,7 +2,7 @@
 
 A column's *form* names the spellings of its values.  For public rows (``certify``, ``harden``,
 ``population``, ``audit``) it is inferred (:mod:`memberbound.tables.roles`).  For secret rows it is
-declared, or it is ``any``: a fixed rule that accepts every spelling with a single meaning.
+declared, or ``any``, a fixed rule that accepts every spelling with a single meaning.
 
 ===============  =================================================================================
 form             a text is a number if it is written as
@@ -40,7 +40,7 @@ from memberbound.errors import InputError
 Form = str
 FORMS = ("any", "number", "comma", "date", "day-first", "truth", "text")
 
-#: Characters stripped from both ends of a value.
+#: Characters to strip from both ends of a value.
 BLANKS = " \t\n\r\x0b\x0c\xa0"
 #: Spellings of a missing value, in lower case.
 GAPS = ("nan", "nat", "none", "null", "<na>")
@@ -60,8 +60,8 @@ DATE_SPELLINGS = {
     "slash-month": rf"{_MONTH}/{_LATE}/{_YEAR}",
 }
 DATE_TIME = _TIME
-#: Spellings, tried in this order; a value has the first that fits it.  The engine (RE2) and Python
-#: read these patterns alike.
+#: Spellings; a value has the first one that matches.  The engine (RE2) and Python interpret these
+#: patterns alike.
 SPELLINGS = {
     "whole": r"[+-]?(0|[1-9][0-9]{0,14})",
     "long": r"[+-]?[1-9][0-9]{15,}",
@@ -78,7 +78,7 @@ SPELLINGS = {
 }
 _COMPILED = {name: re.compile(pattern, re.ASCII) for name, pattern in SPELLINGS.items()}
 _THOUSAND = re.compile(SPELLINGS["thousand"] + _EXPONENT, re.ASCII)
-#: First characters of a text that is a number or a date.
+#: Possible first characters of a number or a date.
 _PROMISING = re.compile(r"[+-]?[.,]?[0-9]|(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)")
 _POINT = re.compile(
     r"[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?"
@@ -118,7 +118,7 @@ _DATES = tuple(
 
 
 def check_format(text: str) -> Form:
-    """Return a format of ``strptime`` unchanged; refuse one that does not give a whole date.
+    """Return a format of ``strptime`` unchanged; raise unless it gives a whole date.
 
     Examples:
         >>> check_format("%d.%m.%Y")
@@ -137,7 +137,7 @@ def check_format(text: str) -> Form:
 
 
 def _parse_number(text: str, form: Form) -> float:
-    """Parse a stripped text as a number, NaN if it is none or a date."""
+    """Parse a stripped text as a number; NaN for dates and other texts."""
     if form == "number" and _POINT.fullmatch(text):
         return float(text.replace(",", ""))
     if form == "comma" and _COMMA.fullmatch(text):
@@ -158,7 +158,7 @@ def _parse_number(text: str, form: Form) -> float:
 
 
 def _parse_days(text: str, form: Form) -> float:
-    """Parse a date or time stamp as days since 1970-01-01 in UTC, NaN if it is none."""
+    """Parse a date or time stamp as days since 1970-01-01 in UTC; NaN for other texts."""
     if "%" in form:
         try:
             return days_of(datetime.strptime(text, form))
@@ -205,19 +205,19 @@ def _zone(text: str | None) -> timezone:
 
 
 def days_of(moment: datetime) -> float:
-    """Return the days from 1970-01-01 in UTC to a moment."""
+    """Convert a moment to days since 1970-01-01 in UTC."""
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return length_in_days(aware - EPOCH)
 
 
 def length_in_days(since: timedelta) -> float:
-    """Return a duration in days; whole days and the rest are rounded separately, as in columns."""
+    """Convert a duration to days; whole days and the rest are rounded separately, as in columns."""
     return since.days + (since.seconds * 1_000_000 + since.microseconds) / PER_DAY["us"]
 
 
 #: Whole numbers below this are written without an exponent.
 _WRITTEN_OUT = 1e22
-#: Python reads whole numbers of up to 4300 digits.
+#: Python parses whole numbers of up to 4300 digits.
 _LONGEST = 4000
 
 
@@ -235,7 +235,7 @@ def number_label(number: float) -> str:
 
 
 def iso_date(days: float) -> str:
-    """Return days since 1970-01-01 as an ISO 8601 date, with the time if it is not midnight.
+    """Format days since 1970-01-01 as an ISO 8601 date, with the time unless it is midnight.
 
     Examples:
         >>> iso_date(0.0), iso_date(0.5)
@@ -250,12 +250,12 @@ def iso_date(days: float) -> str:
     return moment.date().isoformat() if days == math.floor(days) else moment.isoformat(" ")[:-6]
 
 
-#: Prefix of a form that lists words for a missing value which are values.
+#: Prefix of a form that lists words to treat as values instead of as missing.
 _WORDS = "words:"
 
 
 def with_words(form: Form, words: Iterable[str]) -> Form:
-    """Return a form in which some words for a missing value are values: declared categories.
+    """Return a form in which some words for missing values are values (declared categories).
 
     Examples:
         >>> form = with_words("any", ["none", "school"])
@@ -267,14 +267,14 @@ def with_words(form: Form, words: Iterable[str]) -> Form:
 
 
 def is_gap(text: str) -> bool:
-    """Tell whether programs write a missing value like this."""
+    """Return whether a text denotes a missing value."""
     return text.strip(BLANKS).lower() in GAPS
 
 
 def read_text(text: str, form: Form) -> tuple[float, str]:
-    """Return a text as a number (NaN if it is none) and its label ('' if it is missing)."""
+    """Return a text as a number (NaN for a non-number) and its label ('' if missing)."""
     if form == "unit":
-        # Values of other types begin with a zero byte.
+        # Values of other types start with a zero byte.
         label = f"\0str\0{text}" if text.startswith("\0") else text
         return math.nan, label if text.strip(BLANKS) else ""
     text = text.strip(BLANKS)
@@ -289,7 +289,7 @@ def read_text(text: str, form: Form) -> tuple[float, str]:
     number = _parse_number(text, form)
     if not math.isnan(number) and form != "truth":
         exact = _COMPILED["long"].fullmatch(text) and len(text) < _LONGEST
-        # Not by way of int: how many digits Python reads is a setting.
+        # Do not use int, because Python limits the number of digits by a setting.
         return number, text.removeprefix("+") if exact else number_label(number)
     days = _parse_days(text, form)
     if not math.isnan(days):

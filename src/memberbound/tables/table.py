@@ -1,12 +1,12 @@
-"""A table that is opened once: rows for an engine that counts, for learners and for releases.
+"""A table that is opened once, and used for counting, learners and releases.
 
 Every verb takes a file, an object in memory or a :class:`Table`.  To run several verbs on one
 table, open it once and pass the ``Table``: the engine, the roles of the columns, the rows in memory
-and the encoded examples are computed when they are first needed, and kept.
+and the encoded examples are computed on first use and cached.
 
 There is one class per storage: :class:`MemoryTable` (a pandas table or an array),
 :class:`ViewTable` (a view of the embedded engine), and
-:class:`~memberbound.tables.ibis_table.IbisTable` (a table on an engine of the user's).
+:class:`~memberbound.tables.ibis_table.IbisTable` (a table on the user's own engine).
 :mod:`memberbound.tables.source` lists the formats and how values are compared.
 """
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Columns = str | Sequence[str] | None
-#: Rows per batch of a stream of rows.
+#: Number of rows per batch of a stream.
 _BATCH_ROWS = 2**17
 
 
@@ -63,8 +63,8 @@ _BATCH_ROWS = 2**17
 class Table(ABC):
     """An open table; a context manager.
 
-    ``engines`` starts the embedded engine when it is needed; the table that owns it closes it.
-    ``secret`` means that no row decides how another is read.
+    ``engines`` starts the embedded engine on first use; the table that owns it closes it.
+    ``secret`` means that no row affects how another is read.
     """
 
     name: str
@@ -76,9 +76,9 @@ class Table(ABC):
     #: The format of the CSV file.
     csv: CsvFormat | None = None
     secret: bool = False
-    #: Roles that were inferred, by column.
+    #: Inferred roles by column.
     inferred: dict[str, Reading] = field(default_factory=dict)
-    #: Objects computed from this table, such as examples for learners, by what they depend on.
+    #: Cache of objects computed from this table, such as examples for learners, by their inputs.
     made: dict[Hashable, object] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
@@ -95,20 +95,20 @@ class Table(ABC):
             self.engines.close()
 
     def forget_rows(self) -> None:
-        """Free the rows in memory; they are read again when needed."""
+        """Free the rows in memory; they are read again on the next use."""
         self.__dict__.pop("frame", None)
 
     # ── Storage ───────────────────────────────────────────────────────────────────────────────────
 
     @property
     def engine(self) -> Engine:
-        """The embedded engine, started when it is needed."""
+        """The embedded engine, started on first use."""
         return self.engines.start()
 
     @property
     @abstractmethod
     def connection(self) -> DuckDBPyConnection | None:
-        """The connection of the DuckDB that has the rows; None on any other engine."""
+        """The DuckDB connection with the rows; None on any other engine."""
 
     @property
     @abstractmethod
@@ -117,7 +117,7 @@ class Table(ABC):
 
     @cached_property
     def expr(self) -> ir.Table:
-        """The rows as an expression of ibis."""
+        """The rows as an ibis expression."""
         return self._read_expr()
 
     @abstractmethod
@@ -125,7 +125,7 @@ class Table(ABC):
 
     @cached_property
     def frame(self) -> DataFrame:
-        """The rows as a pandas table, values as they are written; an array as numbers."""
+        """The rows as a pandas table with unparsed values; an array gives numbers."""
         return self._read_frame()
 
     @abstractmethod
@@ -138,7 +138,7 @@ class Table(ABC):
     @property
     @abstractmethod
     def row_by_row(self) -> Table:
-        """This table such that no row decides how another is read; a public one is read again."""
+        """This table, read so that no row affects how another is read; a public one is reopened."""
 
     @property
     @abstractmethod
@@ -147,10 +147,10 @@ class Table(ABC):
 
     @abstractmethod
     def embed(self, engines: LazyEngine | None = None, columns: Columns = None) -> EmbeddedTable:
-        """Return this table on an embedded engine (by default any), copied if need be."""
+        """Return this table on an embedded engine (default: any), copied if necessary."""
 
     def check_exact(self) -> None:  # noqa: B027 (most tables are exact)
-        """Refuse a table if reading it may have merged different values."""
+        """Raise if reading the table may have merged different values."""
 
     # ── Queries ───────────────────────────────────────────────────────────────────────────────────
 
@@ -161,7 +161,7 @@ class Table(ABC):
         return {name: types[name] for name in columns}
 
     def choose(self, columns: Columns) -> list[str]:
-        """Return the named columns, or all; refuse unknown, repeated and missing names."""
+        """Return the named columns, or all; reject unknown, repeated and missing names."""
         if columns is None:
             return list(self.columns)
         names = [columns] if isinstance(columns, str) else list(columns)
@@ -170,7 +170,7 @@ class Table(ABC):
         check_names(names, self.columns, self.name)
         for index, column in enumerate(names):
             if column in names[:index]:
-                raise InputError(f"columns must differ from one another, got {column!r} twice.")
+                raise InputError(f"columns must be distinct, got {column!r} twice.")
         return names
 
     def run(self, call: Callable[[], T]) -> T:
@@ -210,7 +210,7 @@ class Table(ABC):
 
     @property
     def is_array(self) -> bool:
-        """Whether it is an array or a list of rows, with numbers in every column."""
+        """Whether the table is an array or a list of rows, with numbers in every column."""
         return False
 
     @property
@@ -220,19 +220,19 @@ class Table(ABC):
 
     @property
     def header_notes(self) -> tuple[str, ...]:
-        """A note if lines of the CSV file repeat its header; for the owner of the rows only.
+        """A note if lines of the CSV file repeat its header, for the owner of the rows only.
 
         Such rows are read as missing values.
         """
         return () if self.csv is None else self.csv.notes
 
     def readings(self, columns: Columns = None, roles: Roles = None) -> dict[str, Reading]:
-        """Return the roles and forms of columns (default: all), inferred in one scan and kept.
+        """Return the roles and forms of columns (default: all), inferred in one scan and cached.
 
         ``roles`` replace inferred ones.
 
-        Edge cases: an unknown column or role is refused; so is the role of a number or a date for
-        other values.  On an engine of the user's, roles are inferred from the first 100 000 rows.
+        Edge cases: an unknown column or role is rejected, and so is the role of a number or a date
+        for other values.  On the user's own engine, roles are inferred from the first 100 000 rows.
 
         Examples:
             >>> import pandas
@@ -252,9 +252,9 @@ class Table(ABC):
         return {name: overridden(name, self.inferred[name], given.get(name)) for name in names}
 
     def repeated_persons(self, columns: Iterable[str]) -> tuple[str, ...]:
-        """Return the columns that seem to identify persons, some of whom have several rows.
+        """Return the columns that seem to identify persons with several rows.
 
-        For the owner of the rows only: one record can decide it.
+        The result is for the owner of the rows only, because one record can decide it.
         """
         least = {name: few for name in columns if (few := fewest_persons(name)) is not None}
         if not least:
@@ -275,7 +275,7 @@ class Table(ABC):
         if len(self.frame) == 0:
             raise InputError(f"{self.name} must hold at least one record, got none.")
         if (self.frame.dtypes == np.float64).all():
-            # Numbers already: for an array, this is the array itself.
+            # Already numbers; for an array, this is the array itself.
             values = np.ascontiguousarray(self.frame.to_numpy())
         else:
             values = np.empty(self.frame.shape)
@@ -301,7 +301,7 @@ class Table(ABC):
             series = self.frame[name]
             if own.role == "date":
                 micros = np.round(self.numbers(name) * 86_400e6)
-                # Not a date if far from any year of a calendar.
+                # A date outside the calendar remains a number.
                 stamps = np.where(np.isfinite(micros), micros, -(2.0**63))
                 parsed[name] = pd.Series(stamps.astype("int64").astype("datetime64[us]"))
             elif own.numeric and not pd.api.types.is_numeric_dtype(series):
@@ -315,7 +315,7 @@ class Table(ABC):
     ) -> MemoryTable:
         """Return a table of other rows in memory, on the same engine.
 
-        ``readings`` are those of its columns, if they are known: then nothing is inferred.
+        ``readings`` are the known readings of its columns; with them nothing is inferred.
         """
         columns = memory_names(frame)
         if readings is None and self.is_array:
@@ -332,10 +332,10 @@ class Table(ABC):
         )
 
     def stored_columns(self, columns: Columns = None) -> dict[str, object]:
-        """Return columns as they are stored: of pandas, numpy or Arrow, or lists.
+        """Return columns as stored: pandas, numpy or Arrow columns, or lists.
 
         Guarantee: a value depends on its own row and on declared types alone.  A table that was
-        opened as a public one is read again for this.
+        opened as public is reopened for this.
         """
         table = self.row_by_row
         arrow = table.local.rows(table.choose(columns))
@@ -389,7 +389,7 @@ class EmbeddedTable(Table):
     def count_rows(self) -> int:
         """Return the number of rows."""
         counting = self.engine.sql(f"SELECT count(*) FROM ({self.query}) AS stored_rows")
-        # Fetch the whole result: the connection takes no other query before.
+        # Fetch the whole result, because the connection runs one query at a time.
         ((count,),) = counting.fetchall()
         return int(count)
 
@@ -401,7 +401,7 @@ class EmbeddedTable(Table):
         return list(zip(row[::2], row[1::2], strict=True))
 
     def row_batches(self, columns: Columns, limit: str = "") -> pa.RecordBatchReader:
-        """Return rows as a stream, in their order, with the types of their schema.
+        """Stream rows in order, with the types of their schema.
 
         ``limit`` is a clause of SQL (``LIMIT 10 OFFSET 5``).
         """
@@ -412,7 +412,7 @@ class EmbeddedTable(Table):
 
 @dataclass(eq=False)
 class MemoryTable(EmbeddedTable):
-    """A pandas table or an array; the engine gets a view of it when one is needed."""
+    """A pandas table or an array, with a view on the engine on demand."""
 
     #: A pandas table or an array.
     memory: object
@@ -436,12 +436,12 @@ class MemoryTable(EmbeddedTable):
 
     @property
     def is_array(self) -> bool:
-        """Whether it is an array or a list of rows, with numbers in every column."""
+        """Whether the table is an array or a list of rows, with numbers in every column."""
         return isinstance(self.memory, np.ndarray)
 
     @property
     def row_by_row(self) -> MemoryTable:
-        """This table: values in memory are read one by one."""
+        """This table, because values in memory are always read one by one."""
         return self
 
     def _infer(self, names: list[str]) -> dict[str, Reading]:
@@ -449,7 +449,7 @@ class MemoryTable(EmbeddedTable):
             return dict.fromkeys(names, OF_AN_ARRAY)
         try:
             view = self.view
-        except InputError:  # a column of mixed values, which cannot be counted
+        except InputError:  # a column of mixed types, which cannot be counted
             if not is_pandas(self.memory):
                 raise
             view = object_view(self.engine, label_mixed_columns(self.frame))
@@ -479,9 +479,9 @@ class ViewTable(EmbeddedTable):
     """A view of the embedded engine: a file, a database table, or a copy."""
 
     stored_view: str
-    #: Whether no row decides how another is read.
+    #: Whether no row affects how another is read.
     reads_row_by_row: bool = field(default=False, kw_only=True)
-    #: Opens the same rows so that no row decides how another is read.
+    #: Reopens the same rows so that no row affects how another is read.
     reopen: Callable[[], Table] | None = field(default=None, kw_only=True)
 
     @property
@@ -502,20 +502,20 @@ class ViewTable(EmbeddedTable):
 
     @property
     def row_by_row(self) -> Table:
-        """This table, or if it was opened as a public one the same rows read again."""
+        """This table, or, if it was opened as public, the same rows reopened."""
         return self if self.secret or self.reads_row_by_row else self._secret_copy
 
     @cached_property
     def _secret_copy(self) -> Table:
         if self.reopen is None:
             raise InputError(
-                f"{self.name} was opened as a public table, in which rows may decide how others "
+                f"{self.name} was opened as a public table, in which rows may affect how others "
                 "are read. Open it with secret=True, or give the object itself."
             )
         return self.reopen()
 
     def check_exact(self) -> None:
-        """Refuse a table if reading it may have merged different values."""
+        """Raise if reading the table may have merged different values."""
         if self.secret:
             raise InputError(
                 f"{self.name} was opened with secret=True, where times and durations are read to "
@@ -528,7 +528,7 @@ class ViewTable(EmbeddedTable):
 
 
 def check_names(names: Iterable[str], columns: Sequence[str], table: str) -> None:
-    """Refuse a name that is not among a table's columns."""
+    """Reject a name that is not among a table's columns."""
     absent = next((name for name in names if name not in columns), None)
     if absent is not None:
         raise InputError(f"{table} has no column {absent!r}; {listed_names(absent, columns)}.")

@@ -1,4 +1,4 @@
-"""Secret documents: each is read by itself, from JSON Lines, plain text or a table."""
+"""Secret documents, each read on its own, from JSON Lines, plain text or a table."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _PLAIN = ".txt"
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """Secret texts, one per document, sorted by person; ``starts`` has the first of each person.
+    """Secret texts sorted by person; ``starts`` has the index of each person's first document.
 
     Guarantee: a document is a function of its own row.  A value that is not a text becomes an empty
-    document, which is a record like any other.
+    document, which counts as a record.
     """
 
     texts: Sequence[str]
     name: str
     unit: str | None = None
     starts: NDArray[np.int64] | None = None
-    #: Labels of the documents, None for none, if a column of labels was requested.
+    #: Labels of the documents (None if missing), if a column of labels was requested.
     labels: Sequence[str | None] | None = None
 
     def __len__(self) -> int:
@@ -49,10 +49,10 @@ class Documents:
 def read_secret_documents(
     source: object, text: str, *, unit: str | None = None, label: str | None = None
 ) -> Documents:
-    """Read documents without refusing any of them: a refusal would tell something about one.
+    """Read documents without rejecting any, because a rejection would reveal something about one.
 
-    Edge cases: a missing column and a file without documents are refused, and so is a line of JSON
-    Lines that is not an object, which the format does not allow.
+    Edge cases: a missing column and a file without documents are rejected, and so is a line of JSON
+    Lines that is not an object, which violates the format.
 
     Examples:
         >>> rows = [{"text": "a letter", "who": "7"}, {"text": None}, {"text": "more", "who": "7"}]
@@ -110,7 +110,7 @@ def _identifier(value: object) -> str | None:
 
 
 def _table_columns(source: object, wanted: list[str]) -> dict[str, list[object]]:
-    """Return columns of a table as lists; no row decides how another is read."""
+    """Return columns of a table as lists; no row affects how another is read."""
     table = open_table(source, secret=True)
     try:
         missing = next((name for name in wanted if name not in table.columns), None)
@@ -151,5 +151,5 @@ def json_lines(path: Path, name: str) -> Iterator[dict[str, object]]:
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
-            raise InputError(f"{name} must have a JSON object a line, got none in line {number}.")
+            raise InputError(f"{name} must have a JSON object per line, got none in line {number}.")
         yield row
