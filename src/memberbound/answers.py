@@ -44,6 +44,7 @@ from typing import (
     Any,
     ClassVar,
     NotRequired,
+    TypeGuard,
     TypeVar,
     Union,
     cast,
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 T = TypeVar("T")
+#: An answer as ``--json`` printed it, or another document of ours that was read back.
+Printed = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class _Key:
 
 
 @cache
-def _declared_keys(cls: Any) -> tuple[_Key, ...]:
+def _declared_keys(cls: type) -> tuple[_Key, ...]:
     """Return the keys of a dataclass: its fields, then its computed attributes."""
     names = [f.name for f in fields(cls) if "internal" not in f.metadata]
     hints: dict[str, object] = {}
@@ -188,7 +191,7 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, Iterable) else str(value)
 
 
-def _dictionary(value: Any) -> dict[str, object]:
+def _dictionary(value: object) -> dict[str, object]:
     """Return the keys of a dataclass with their values."""
     result: dict[str, object] = {}
     for key in _declared_keys(cast("Any", type(value))):
@@ -231,7 +234,7 @@ def _json_type(hint: Any) -> Any:
     return hint if origin is not None or hint in (str, int, bool, NoneType) else Any
 
 
-def _json_keys(cls: Any) -> list[_Key]:
+def _json_keys(cls: type) -> list[_Key]:
     keys: list[_Key] = []
     for key in _declared_keys(cls):
         inner = get_args(key.hint)[0] if key.inline else None
@@ -239,10 +242,11 @@ def _json_keys(cls: Any) -> list[_Key]:
     return keys
 
 
-def _has_declared_keys(hint: Any) -> bool:
+def _has_declared_keys(hint: object) -> TypeGuard[type]:
     """Return whether the keys of a type are its fields: False if it has its own ``to_dict``."""
-    declared = is_dataclass(hint) and isinstance(hint, type)
-    return declared and (issubclass(hint, Answer) or not hasattr(hint, "to_dict"))
+    if not (isinstance(hint, type) and is_dataclass(hint)):
+        return False
+    return issubclass(hint, Answer) or not hasattr(hint, "to_dict")
 
 
 # ── The base ──────────────────────────────────────────────────────────────────────────────────────

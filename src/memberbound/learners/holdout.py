@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,8 +97,20 @@ def read_target(values: Values, *, numbers: bool) -> tuple[Labels, NDArray[np.bo
     return np.array([*names, ""], dtype=str)[indices], indices >= 0
 
 
+class FittedModel(Protocol):
+    """A fitted model of scikit-learn, with the attributes of a classifier if it is one."""
+
+    classes_: Labels
+
+    def predict(self, rows: object, /) -> Labels:
+        """Return a class or a number per row."""
+
+    def predict_proba(self, rows: object, /) -> FloatArray:
+        """Return a probability per row and class."""
+
+
 def predict_rows(
-    model: Any, rows: Any, classes: Sequence[str], *, probabilities: bool = False
+    model: FittedModel, rows: object, classes: Sequence[str], *, probabilities: bool = False
 ) -> Predictions:
     """Predict rows with a scikit-learn model, with a column for every class."""
     values = np.asarray(model.predict(rows))
@@ -115,7 +127,7 @@ def predict_rows(
 
 
 def _columns_by_class(
-    model: Any, values: FloatArray, classes: Sequence[str], absent: float
+    model: FittedModel, values: FloatArray, classes: Sequence[str], absent: float
 ) -> FloatArray:
     """Order a model's columns by class; fill in missing classes."""
     ordered = np.full((len(values), len(classes)), absent)
@@ -125,12 +137,14 @@ def _columns_by_class(
     return ordered
 
 
-def most_common(target: Labels) -> Any:
+def most_common(target: Labels) -> np.generic:
     """Return the best constant prediction: the mean, or the most common class."""
     if target.dtype.kind == "f":
-        return target.mean()
+        mean: np.generic = target.mean()
+        return mean
     names, counts = np.unique(target, return_counts=True)
-    return names[int(counts.argmax())]
+    name: np.generic = names[int(counts.argmax())]
+    return name
 
 
 def predict_constant(

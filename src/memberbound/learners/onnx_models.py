@@ -14,6 +14,7 @@ from memberbound.learners.trained import Answers, TrainedModel
 from memberbound.learners.untrusted_file import ModelFile
 
 if TYPE_CHECKING:
+    from onnx import GraphProto, TensorProto
     from pandas import DataFrame
 
     from memberbound.learners.learner import Labels
@@ -85,7 +86,7 @@ def load_onnx(file: ModelFile) -> TrainedModel:
     return TrainedModel(respond, columns, width, session, "the ONNX model", notes)
 
 
-def _tensors(message: Any, onnx: ModuleType) -> Iterator[Any]:
+def _tensors(message: Any, onnx: ModuleType) -> Iterator[TensorProto]:
     """Yield every tensor in a message, including subgraphs, attributes and functions."""
     waiting = [message]
     while waiting:
@@ -98,7 +99,7 @@ def _tensors(message: Any, onnx: ModuleType) -> Iterator[Any]:
                 waiting += list(value) if repeated else [value]
 
 
-def _onnx_classes(graph: Any) -> Labels | None:
+def _onnx_classes(graph: GraphProto) -> Labels | None:
     """Return the classes of an ai.onnx.ml classifier, in its order."""
     for node in graph.node:
         for attribute in node.attribute:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Annotated, Any, Generic, TypeVar, cast
 
 import numpy as np
 
@@ -412,7 +412,7 @@ class _Description(pickle.Pickler):
             digest.update(raw)
 
         sink = SimpleNamespace(write=digest.update)
-        super().__init__(cast(Any, sink), protocol=5, buffer_callback=add)
+        super().__init__(cast("IO[bytes]", sink), protocol=5, buffer_callback=add)
         self.code: set[type | Callable[..., object]] = set()
 
     def reducer_override(self, value: object) -> Any:

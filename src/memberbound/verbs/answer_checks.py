@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memberbound.answers import Answer, plain
+from memberbound.answers import Answer, Printed, plain
 from memberbound.curve.families import GaussianCurve
 from memberbound.dp import guarantee_from_epsilon_delta
 from memberbound.games import IidGame, SubsetGame
@@ -72,7 +72,7 @@ def is_answer(content: object) -> bool:
     return known or any(is_answer(step) for _, step in _steps(content))
 
 
-def check_answer(printed: Mapping[str, Any], table: object = None) -> Iterator[Check]:
+def check_answer(printed: Printed, table: object = None) -> Iterator[Check]:
     """Yield the checks of an answer, or of every answer with a record in a report.
 
     Theorem: X34 (proofs/verification.md, section 10).
@@ -87,7 +87,7 @@ def check_answer(printed: Mapping[str, Any], table: object = None) -> Iterator[C
         yield from _check_verb(printed, table)
 
 
-def _check_verb(printed: Mapping[str, Any], table: object) -> Iterator[Check]:
+def _check_verb(printed: Printed, table: object) -> Iterator[Check]:
     """Yield the checks of an answer: of its game, and those specific to its verb."""
     verb = printed["command"]
     wanted = _GAMES.get(verb, ("neighbour", "every record"))
@@ -101,7 +101,7 @@ def _check_verb(printed: Mapping[str, Any], table: object) -> Iterator[Check]:
     yield from _CHECKS[verb](printed, table)
 
 
-def _steps(content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _steps(content: Printed) -> Iterator[tuple[str, Printed]]:
     """Yield the steps of a report by name, with the answers of their verbs."""
     steps = content.get("steps")
     if content.get("command") != "study" or not isinstance(steps, list):
@@ -126,7 +126,7 @@ _PROVED_BY = {
 }
 
 
-def _ceilings(report: Mapping[str, Any]) -> str:
+def _ceilings(report: Printed) -> str:
     """Check that a report's summary promises no more than its steps certify."""
     proved = {name: _promises(step) for name, step in _steps(report)}
     whole = set().union(*proved.values(), {1.0, sum_up(0.5, report["question"]["eta"])})
@@ -152,7 +152,7 @@ def _ceilings(report: Mapping[str, Any]) -> str:
     return f"{len(rows)} rows of the summary and the verdict repeat what the steps certify"
 
 
-def _promises(step: Mapping[str, Any]) -> set[float]:
+def _promises(step: Printed) -> set[float]:
     """Return the success rates that follow from the upper bounds of an answer."""
     bounds = [
         value
@@ -173,11 +173,11 @@ def _doubles(value: object) -> list[float]:
 # ── The i.i.d. game ───────────────────────────────────────────────────────────────────────────────
 
 
-def _counted(printed: Mapping[str, Any]) -> tuple[CountRecord, IidGame]:
+def _counted(printed: Printed) -> tuple[CountRecord, IidGame]:
     return CountRecord.of_dict(printed["derivation"]), IidGame(printed["nu"], printed["lam"])
 
 
-def _certification(printed: Mapping[str, Any]) -> Answer:
+def _certification(printed: Printed) -> Answer:
     record, game = _counted(printed)
     if record.profile is None:
         law = None if record.uniform is not None else record.law
@@ -192,7 +192,7 @@ def _certification(printed: Mapping[str, Any]) -> Answer:
     )
 
 
-def _plan(printed: Mapping[str, Any]) -> Answer:
+def _plan(printed: Printed) -> Answer:
     record, game = _counted(printed)
     wishes = printed["security"], printed["record_leak"]
     if record.profile is None:
@@ -204,7 +204,7 @@ def _plan(printed: Mapping[str, Any]) -> Answer:
 
 
 def _check_counts(
-    recompute: Callable[[Mapping[str, Any]], Answer], printed: Mapping[str, Any], table: object
+    recompute: Callable[[Printed], Answer], printed: Printed, table: object
 ) -> Iterator[Check]:
     yield from compare_answers(printed, partial(recompute, printed))
     if table is None:
@@ -228,7 +228,7 @@ def same_counts(one: CountProfile, other: CountProfile) -> bool:
     return np.array_equal(one.count, other.count) and np.array_equal(one.cells, other.cells)
 
 
-def _check_hardening(printed: Mapping[str, Any], _table: object) -> Iterator[Check]:
+def _check_hardening(printed: Printed, _table: object) -> Iterator[Check]:
     def after() -> str:
         from memberbound.verbs.harden import Hardening
 
@@ -260,7 +260,7 @@ def _check_hardening(printed: Mapping[str, Any], _table: object) -> Iterator[Che
     yield run_check("sentence", sentence)
 
 
-def stated_bounds(printed: Mapping[str, Any]) -> LeakBounds:
+def stated_bounds(printed: Printed) -> LeakBounds:
     """Return the printed bounds that a sentence states."""
     names = ("rows", "n", "atoms", "delta_upper", "security_lower", "accuracy_upper", "confidence")
     stated = {name: printed[name] for name in names}
@@ -270,7 +270,7 @@ def stated_bounds(printed: Mapping[str, Any]) -> LeakBounds:
 # ── The subset game ───────────────────────────────────────────────────────────────────────────────
 
 
-def _check_population(printed: Mapping[str, Any], table: object) -> Iterator[Check]:
+def _check_population(printed: Printed, table: object) -> Iterator[Check]:
     yield run_check("mechanism", partial(_mechanism, printed))
     if table is None:
         return
@@ -303,7 +303,7 @@ def _check_population(printed: Mapping[str, Any], table: object) -> Iterator[Che
         yield from compare_answers(printed, lambda: found[0])
 
 
-def _mechanism(printed: Mapping[str, Any]) -> str:
+def _mechanism(printed: Printed) -> str:
     """Check the numbers that follow from the noise and the largest distances alone."""
     record, game = (
         PopulationRecord.of_dict(printed["derivation"]),
@@ -332,7 +332,7 @@ def _mechanism(printed: Mapping[str, Any]) -> str:
     return "ε, the success rates of the stronger attackers and η fit the mechanism"
 
 
-def _normal_noise(printed: Mapping[str, Any], record: PopulationRecord, game: SubsetGame) -> None:
+def _normal_noise(printed: Printed, record: PopulationRecord, game: SubsetGame) -> None:
     require(record.reach is not None and record.divisor is not None, "the record is incomplete")
     assert record.reach is not None
     assert record.divisor is not None
@@ -353,7 +353,7 @@ def _normal_noise(printed: Mapping[str, Any], record: PopulationRecord, game: Su
 # ── The neighbour game ────────────────────────────────────────────────────────────────────────────
 
 
-def _check_all_rows(printed: Mapping[str, Any], _table: object) -> Iterator[Check]:
+def _check_all_rows(printed: Printed, _table: object) -> Iterator[Check]:
     """Check an answer about all rows like the certificate that it would have."""
     record = printed["derivation"]
     certificate = {
@@ -389,7 +389,7 @@ def _check_all_rows(printed: Mapping[str, Any], _table: object) -> Iterator[Chec
     yield run_check("sentence", sentence)
 
 
-_CHECKS: dict[str, Callable[[Mapping[str, Any], object], Iterator[Check]]] = {
+_CHECKS: dict[str, Callable[[Printed, object], Iterator[Check]]] = {
     "certify": partial(_check_counts, _certification),
     "plan": partial(_check_counts, _plan),
     "harden": _check_hardening,
@@ -398,7 +398,7 @@ _CHECKS: dict[str, Callable[[Mapping[str, Any], object], Iterator[Check]]] = {
 }
 
 
-def unchecked(content: Mapping[str, Any]) -> tuple[str, ...]:
+def unchecked(content: Printed) -> tuple[str, ...]:
     """Return the facts that an answer or a report alone cannot prove."""
     names = [content.get("command"), *(step.get("command") for _, step in _steps(content))]
     listed = chain.from_iterable(UNCHECKED.get(str(name), ()) for name in names)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any
 
-from memberbound.answers import Answer, plain
+from memberbound.answers import Answer, Printed, plain
 from memberbound.quantities import Side, Sides, side_below
 from memberbound.release.verification import Check, require, run_check
 
@@ -54,7 +53,7 @@ def _agree(printed: object, expected: object, side: Side | Sides | None) -> bool
 
 
 def compare_answers(
-    printed: Mapping[str, Any], answer: Callable[[], Answer], apart: Sequence[str] = ()
+    printed: Printed, answer: Callable[[], Answer], apart: Sequence[str] = ()
 ) -> Iterator[Check]:
     """Yield the checks that compare a printed answer with the one computed from its record."""
     left_out = _NO_PROMISES | {"assumptions", *apart}

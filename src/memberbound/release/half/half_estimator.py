@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -46,6 +46,10 @@ from memberbound.release.noise import GaussianNoise, NormExponentialNoise
 from memberbound.release.randomness import InsecureSource, source_from_seed
 from memberbound.release.release_file import Writer, skops
 from memberbound.tables.columns import label_of
+
+if TYPE_CHECKING:
+    from sklearn.compose import ColumnTransformer
+    from sklearn.utils import Tags
 
 # ── A scikit-learn estimator that releases another one with a certified η ─────────────────────────
 #
@@ -136,7 +140,7 @@ class HalfPrivate(PrivateEstimator):
         self.n_jobs = n_jobs
         self.insecure_seed = insecure_seed
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         """Return the tags of the base estimator, for one target."""
         tags = super().__sklearn_tags__()
         tags.target_tags = replace(tags.target_tags, multi_output=False)
@@ -323,7 +327,7 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         model: HalfPrivate,
-        encoder: Any,
+        encoder: ColumnTransformer,
         columns: tuple[str, ...],
         target: str,
     ) -> None:
@@ -357,7 +361,7 @@ class TableModel(BaseEstimator):  # type: ignore[misc]
         *,
         encoding: str | None = None,
         strict: bool | None = None,
-    ) -> tuple[Any, tuple[str, ...]]:
+    ) -> tuple[FloatArray, tuple[str, ...]]:
         """Return the features of raw rows, and notices about them.
 
         ``strict`` rejects unseen categories.
