@@ -266,7 +266,9 @@ def draw_rows(
 ) -> pd.DataFrame:
     """Return new rows of ``synthesize``, without the comparison for their owner."""
     verb = importlib.import_module("memberbound.verbs.synthesize")
-    with mock.patch.object(verb, "_fidelity", return_value=SimpleNamespace(shortcoming=None)):
+    with mock.patch.object(
+        verb, "measure_fidelity", return_value=SimpleNamespace(shortcoming=None)
+    ):
         made = synthesize(train, target=target, eta=eta, bounds=bounds, insecure_seed=seed)
     return made.table
 

@@ -360,7 +360,9 @@ def replay(monkeypatch, release, world, table):
     """Return all that is observable when the noise forgets the table, and the sums."""
     monkeypatch.setattr(private_columns, "count_column", without_names)
     measure_every_part(monkeypatch)
-    monkeypatch.setattr(synthesizing, "_fidelity", lambda *_: UNSAID)  # for the owner of the rows
+    monkeypatch.setattr(
+        synthesizing, "measure_fidelity", lambda *_: UNSAID
+    )  # for the owner of the rows
     return replayed(monkeypatch, lambda: observed(release, world, table))
 
 
@@ -847,7 +849,7 @@ WIDE = {
 @pytest.mark.parametrize("form", WIDE)
 def test_the_width_of_a_type_is_not_declared(monkeypatch, form):
     """numpy chooses it by the longest value, and Arrow that of codes by the number of words."""
-    monkeypatch.setattr(synthesizing, "_fidelity", lambda *_: UNSAID)
+    monkeypatch.setattr(synthesizing, "measure_fidelity", lambda *_: UNSAID)
     seen = set()
     for word in (b"a", b"a long word"):
         table = WIDE[form](word)

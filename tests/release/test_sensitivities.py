@@ -223,7 +223,9 @@ def test_the_slack_of_synthetic_tables_covers_every_draw(bounded, monkeypatch):
         return plain(values, scale, source)
 
     monkeypatch.setattr(budgets, "noisy_release", count)
-    monkeypatch.setattr(synthesizing, "_fidelity", lambda *_: SimpleNamespace(shortcoming=None))
+    monkeypatch.setattr(
+        synthesizing, "measure_fidelity", lambda *_: SimpleNamespace(shortcoming=None)
+    )
     age = np.arange(6000) * 7 % 73 + 18
     # Columns that decide each other are measured at the resolution of cells.
     people = pd.DataFrame({"age": age, "born": 2026 - age, "old": np.where(age > 60, "y", "n")})
@@ -290,7 +292,9 @@ def test_the_noise_of_a_step_is_the_multiplier_times_the_reach_from_above():
 
 
 def test_synthetic_tables(paid, monkeypatch):
-    monkeypatch.setattr(synthesizing, "_fidelity", lambda *_: SimpleNamespace(shortcoming=None))
+    monkeypatch.setattr(
+        synthesizing, "measure_fidelity", lambda *_: SimpleNamespace(shortcoming=None)
+    )
     bounds = BOUNDS | {"note": ["red", "green", "blue"], "amount": [-100, 200]}
     synthesize(table(), target="ill", rows=50, bounds=bounds, eta=0.45, insecure_seed=7)
     columns = 3  # amount, weight and note
@@ -498,7 +502,9 @@ def test_counted_scores_move_by_two_cells_per_output(paid, outputs):
 
 def test_formats_of_numbers_move_by_two_counts(paid, monkeypatch):
     """A column with public bounds whose values are written in one of a few ways."""
-    monkeypatch.setattr(synthesizing, "_fidelity", lambda *_: SimpleNamespace(shortcoming=None))
+    monkeypatch.setattr(
+        synthesizing, "measure_fidelity", lambda *_: SimpleNamespace(shortcoming=None)
+    )
     synthesize(table()[["weight", "ill"]], rows=20, bounds=BOUNDS, eta=0.45, insecure_seed=7)
     assert_moves(paid, "how numbers are written", F(2))
 

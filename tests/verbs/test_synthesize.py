@@ -198,7 +198,7 @@ def test_marginals_are_shares_of_every_column_and_a_picture(answer, tmp_path):
 
 
 def test_without_fidelity_nothing_is_compared(monkeypatch, tmp_path):
-    monkeypatch.setattr(memberbound.verbs.synthesize, "_fidelity", None)
+    monkeypatch.setattr(memberbound.verbs.synthesize, "measure_fidelity", None)
     stages, out = [], tmp_path / "new.csv"
     answer = synthesize(
         patients().drop(columns="patient"),
@@ -218,7 +218,7 @@ def test_a_comparison_that_is_stopped_says_that_the_release_exists(monkeypatch, 
     def stop(*_arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(memberbound.verbs.synthesize, "_fidelity", stop)
+    monkeypatch.setattr(memberbound.verbs.synthesize, "measure_fidelity", stop)
     patients().to_csv(tmp_path / "people.csv", index=False)
     (tmp_path / "public.json").write_text(json.dumps(BOUNDS))
     code, _, said = answered(

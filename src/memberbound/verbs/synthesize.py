@@ -7,17 +7,13 @@ for the owner of the rows, and is never stored.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from memberbound.answers import INTERNAL, EstimateOf, Given, computed
+from memberbound.answers import INTERNAL, Given, computed
 from memberbound.certificate import Certificate
 from memberbound.declarations import (
     Column,
@@ -39,18 +35,10 @@ from memberbound.declarations import (
     TableLike,
 )
 from memberbound.errors import InputError, fractions, whole_number
-from memberbound.learners.holdout import (
-    find_shortcoming,
-    predict_rows,
-    quiet_training,
-    read_target,
-    score_beside_constant,
-)
 from memberbound.learners.refits import Scheduler, connect
 from memberbound.quantities import decimals, marked, percent
 from memberbound.release.all_rows.bounds import forms_of, read_bounds, read_statements
-from memberbound.release.all_rows.cells import NumberCells, cast_to_declared
-from memberbound.release.all_rows.marginals import ReleasedColumn
+from memberbound.release.all_rows.cells import cast_to_declared
 from memberbound.release.all_rows.noisy_marginals import (
     MeasuredStatistic,
     estimate_statistic,
@@ -63,7 +51,6 @@ from memberbound.release.budget import Budget
 from memberbound.release.randomness import source_from_seed
 from memberbound.release.release_step import ReleaseStep, Reserve
 from memberbound.release.saving import save
-from memberbound.tables.columns import Values
 from memberbound.tables.engine import size_in_bytes
 from memberbound.tables.frame_files import (
     FRAME_ENDINGS,
@@ -72,6 +59,7 @@ from memberbound.tables.frame_files import (
     excel_safe_table,
 )
 from memberbound.tables.records import Records, read_secret_columns
+from memberbound.verbs.fidelity import Fidelity, measure_fidelity, sample_real_rows
 from memberbound.verbs.protection import AllRows, unit_and_seed_notes
 
 if TYPE_CHECKING:
@@ -87,54 +75,8 @@ _POST_PROCESSING = (
 )
 
 
-#: Maximum number of real rows compared with synthetic ones, and used to train or test models.
-_MOST_COMPARED, _MOST_ROWS = 250_000, 20_000
-#: Share of the real rows used to test models, and the minimum number of rows of each kind.
-_TESTED, _FEWEST = 0.25, 40
-#: Maximum numbers of worst pairs, and of classes, that the text output shows.
-_WORST_PAIRS, _MOST_CLASSES = 3, 6
-
-
-@dataclass(frozen=True)
-class TrainedScores:
-    """Test scores on real rows of models trained on synthetic rows and on other real rows."""
-
-    synthetic_estimate: EstimateOf
-    real_estimate: EstimateOf
-    constant_estimate: EstimateOf
-
-
-@dataclass(frozen=True)
-class Marginal:
-    """The shares of a column's blocks in the two tables."""
-
-    blocks: tuple[str, ...]
-    real_estimate: tuple[EstimateOf, ...]
-    synthetic_estimate: tuple[EstimateOf, ...]
-
-
-@dataclass(frozen=True)
-class PairDistance:
-    """The distance of a pair of columns between the two tables."""
-
-    columns: tuple[str, str]
-    tvd_estimate: EstimateOf
-
-
-@dataclass(frozen=True)
-class Fidelity:
-    """Distances of pairs of columns between the two tables, and scores of boosting by name.
-
-    ``worst_pairs`` is sorted, worst first.  ``shortcoming`` describes how models trained on the new
-    rows are worse than a constant; None if they are not, or were not trained.
-    """
-
-    two_way_tvd_estimate: EstimateOf
-    worst_two_way_tvd_estimate: EstimateOf
-    worst_pairs: tuple[PairDistance, ...]
-    scores: Mapping[str, TrainedScores]
-    shortcoming: str | None
-    marginals: Mapping[str, Marginal]
+#: Maximum number of classes that the text output shows.
+_MOST_CLASSES = 6
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -402,7 +344,7 @@ def synthesize(
         else:
             advance(f"{done}; comparing with the real rows", 2, 3)
             try:
-                fidelity = _fidelity(model, records, frame)
+                fidelity = measure_fidelity(model, records, frame)
             except KeyboardInterrupt as stop:
                 stop.add_note(f"Before that the table was {done}. Its budget is spent.")
                 raise
@@ -444,124 +386,16 @@ def _cast_columns(frame: pd.DataFrame, records: Records, model: SyntheticTable) 
     return frame.assign(**typed)
 
 
-# ── Fidelity, for the owner of the rows only: computed without noise, never stored ────────────────
+# ── Notes for the owner of the rows only: computed without noise, never stored ────────────────────
 
 
 def _describe_broken_rules(rules: Rules, records: Records) -> list[str]:
     """Return a note for each rule that some of the real rows break."""
     if rules.empty:
         return []
-    shares = rules.broken_shares(_sample_real_rows(records))
+    shares = rules.broken_shares(sample_real_rows(records))
     return [
         f"{percent(share, 'estimate')} of the real rows break the rule {rule!r}; all new rows "
         "follow it"
         for rule, share in shares.items()
     ]
-
-
-def _sample_real_rows(records: Records) -> Mapping[str, Values]:
-    """Sample real rows for the comparison with new ones."""
-    compared = min(records.rows, _MOST_COMPARED)
-    rows = np.random.default_rng(0).choice(records.rows, compared, replace=False)
-    return records.take(np.sort(rows)).columns
-
-
-def _fidelity(model: SyntheticTable, records: Records, frame: pd.DataFrame) -> Fidelity:
-    """Compare new rows with real ones on the model's cells.
-
-    Edge cases: there are no scores if models cannot be trained.
-    """
-    columns = [*model.columns, *([] if model.target is None else [model.target])]
-    real = dict(_sample_real_rows(records))
-    drawn = {c.cells.name: Values.of(frame[c.cells.name], c.cells.form) for c in columns}
-    blocks = {c.cells.name: (c.blocks_of(real), c.blocks_of(drawn)) for c in columns}
-    distances = {
-        (a, b): _distance(blocks[a], blocks[b]) for a, b in itertools.combinations(blocks, 2)
-    }
-    worst = sorted(distances, key=lambda pair: -distances[pair])[:_WORST_PAIRS]
-    try:
-        with quiet_training():
-            scores = {} if model.target is None else _score_models(model, real, drawn)
-    except Exception:  # any error of a library may depend on the rows
-        scores = {}
-    mean = float(np.mean(list(distances.values())))
-    marginals = {c.cells.name: _marginal(c, *blocks[c.cells.name]) for c in columns}
-    pairs = tuple(PairDistance(pair, distances[pair]) for pair in worst)
-    return Fidelity(mean, distances[worst[0]], pairs, scores, _shortcoming(scores), marginals)
-
-
-def _shortcoming(scores: Mapping[str, TrainedScores]) -> str | None:
-    """Describe how models trained on the new rows are worse than a constant, or return None."""
-    if not scores:
-        return None
-    kinds = ("synthetic_estimate", "constant_estimate", "real_estimate")
-    found = (
-        {name: float(getattr(score, kind)) for name, score in scores.items()} for kind in kinds
-    )
-    clause = find_shortcoming(*found)
-    return None if clause is None else f"models trained on this table {clause}"
-
-
-Blocks = NDArray[np.int64]
-
-
-def _distance(first: tuple[Blocks, Blocks], second: tuple[Blocks, Blocks]) -> float:
-    """Return the total variation distance of two columns' joint blocks, real against new."""
-    width, height = (1 + int(max(map(np.max, column))) for column in (first, second))
-    laws = [
-        np.bincount(a * height + b, minlength=width * height) / len(a)
-        for a, b in zip(first, second, strict=True)
-    ]
-    return float(0.5 * np.abs(laws[0] - laws[1]).sum())
-
-
-def _marginal(column: ReleasedColumn, *tables: Blocks) -> Marginal:
-    """Return the blocks' labels (a range of numbers, or up to three labels) and their shares."""
-    names = []
-    for block in range(len(column.blocks)):
-        inside = np.flatnonzero(column.block_of_cell == block)
-        drawn = inside[column.weights[inside] > 0]
-        labels = [column.cells.label(int(c)) for c in (drawn if drawn.size else inside)]
-        if isinstance(column.cells, NumberCells) and len(labels) > 1:
-            labels = [f"{labels[0].split(' to ')[0]} to {labels[-1].split(' to ')[-1]}"]
-        names.append(", ".join(labels[:3] + ["…"] * (len(labels) > 3)))
-    counts = [np.bincount(blocks, minlength=len(names)) / len(blocks) for blocks in tables]
-    return Marginal(tuple(names), *(tuple(shares.tolist()) for shares in counts))
-
-
-def _score_models(
-    model: SyntheticTable, real: Mapping[str, Values], drawn: Mapping[str, Values]
-) -> dict[str, TrainedScores]:
-    """Train on real and on synthetic rows, and score on held-out real rows."""
-    from sklearn import ensemble
-
-    assert model.target is not None
-    numbers = isinstance(model.target.cells, NumberCells)
-    tables = []
-    for read in (real, drawn):
-        goal, there = read_target(read[model.target.cells.name], numbers=numbers)
-        rows = np.random.default_rng(0).permutation(np.flatnonzero(there))[:_MOST_ROWS]
-        columns = [
-            read[c.cells.name].numbers if isinstance(c.cells, NumberCells) else c.blocks_of(read)
-            for c in model.columns
-        ]
-        tables.append((np.column_stack(columns)[rows], goal[rows]))
-    features, goal = tables[0]
-    cut = int(len(goal) * _TESTED)
-    test, truth, train, seen = features[:cut], goal[:cut], features[cut:], goal[cut:]
-    if min(len(truth), len(seen), len(tables[1][1])) < _FEWEST:
-        return {}
-    classes = () if numbers else tuple(np.unique(goal).tolist())
-    predictions = []
-    for features, goal in (tables[1], (train, seen)):
-        learner: Any = ensemble.HistGradientBoostingRegressor(random_state=0)
-        if not numbers:
-            learner = ensemble.HistGradientBoostingClassifier(random_state=0)
-        learner.fit(features, goal)
-        predictions.append(predict_rows(learner, test, classes, probabilities=not numbers))
-    fixed, synthetic, actual = score_beside_constant(truth, seen, classes, *predictions)
-    return {
-        name: TrainedScores(synthetic[name], actual[name], constant)
-        for name, constant in fixed.items()
-        if name in synthetic and name in actual
-    }
