@@ -19,7 +19,12 @@ from typing import Any
 import numpy as np
 from synthetic import DATA, Task, measure_one, split
 
-from memberbound.release.all_rows import label_model, measurements, synthetic_columns
+from memberbound.release.all_rows import (
+    balanced_labels,
+    label_model,
+    measurements,
+    synthetic_columns,
+)
 
 #: Constants that matter: their module, their name, and other values than the one in use.
 GRID: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
@@ -27,7 +32,7 @@ GRID: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     "error of a pair": (measurements, "_PAIR_ERROR", (0.08, 0.3)),
     "cells per scale": (synthetic_columns, "_CELL_SHARE", (0.25, 4.0)),
     "ridge of classes": (label_model, "_CLASS_PRIOR", ((0.15, 0.2), (0.6, 0.8))),
-    "sharpening": (label_model, "_SHARPENING", (0.0, 12.0)),
+    "pull of labels": (balanced_labels, "_PULL", (1.0, 12.0)),
 }
 
 

@@ -14,6 +14,7 @@ from tests.oracle.training import PUBLIC, people
 
 from memberbound.errors import InputError
 from memberbound.release.all_rows import label_model, marginals, measurements, tree
+from memberbound.release.all_rows.balanced_labels import draw_balanced
 from memberbound.release.all_rows.bounds import Categories, Range
 from memberbound.release.all_rows.cells import (
     WRITINGS,
@@ -501,3 +502,40 @@ def test_public_edges_do_not_join_the_values_of_a_code():
     wide = public_column("age", Range(1, 90, edges=(1, 5, 9, 90)), "0")
     assert wide.ordered == 3
     assert public_column("kg", Range(1, 16, edges=(1, 5, 9, 16)), "2").ordered == 3
+
+
+@pytest.mark.parametrize("rows", [3000, 60_000])
+@pytest.mark.parametrize("groups", [2, 3])
+def test_labels_are_balanced(groups, rows):
+    """Totals and rates are those asked for; few rows have less noise in the bins of columns."""
+    draws = np.random.default_rng(8)
+    bins = [draws.integers(0, 3, rows) for _ in range(12)]
+    likely = draws.dirichlet(np.ones(groups), rows)
+    drawn = draw_balanced(likely, bins, draws)
+    assert np.bincount(drawn) == pytest.approx(likely.sum(axis=0), abs=12)
+    likeliest = likely.max(axis=1)
+    assert (drawn == likely.argmax(axis=1)).mean() == pytest.approx(likeliest.mean(), abs=0.03)
+    if rows > 50_000:
+        return
+    alone = (draws.random((rows, 1)) > np.cumsum(likely, axis=1)).sum(axis=1)
+    errors = [
+        sum(np.square(np.bincount(index, (labels == 0) - likely[:, 0])).sum() for index in bins)
+        for labels in (drawn, alone)
+    ]
+    assert errors[0] < 0.6 * errors[1]
+
+
+def test_few_directions_are_told_from_noise():
+    """Tables of one direction: closer than the noisy table and than no distance at all."""
+    draws = np.random.default_rng(9)
+    for rows, columns, size in ((2, 5, 30.0), (3, 3, 30.0), (8, 12, 20.0)):
+        centred = [x - x.mean() for x in (draws.normal(size=rows), draws.normal(size=columns))]
+        truth = size * rows * np.outer(*(x / np.linalg.norm(x) for x in centred))
+        errors = np.zeros(3)
+        for _ in range(20):
+            noisy = truth + draws.normal(0, 10.0, truth.shape)
+            near = marginals.shrink(noisy, 10.0)
+            assert np.abs(near.sum(axis=0)).max() < 1e-6
+            errors += [np.linalg.norm(table - truth) for table in (near, noisy, 0 * truth)]
+        assert errors[0] < 0.9 * errors[1:].min()
+    assert marginals.shrink(np.ones((1, 4)), 1.0).tolist() == [[0.0] * 4]

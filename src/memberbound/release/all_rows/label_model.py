@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memberbound.numerics.rounding import FloatArray
+from memberbound.release.all_rows.balanced_labels import draw_balanced
 from memberbound.release.all_rows.histograms import count_cells
 from memberbound.release.all_rows.marginals import IntArray, LabelledRows, ReleasedColumn, project
 
@@ -36,8 +37,6 @@ SCORE_BINS = 12
 #: Candidate factors of the effects for calibration, and their prior spread (natural log).
 _FACTORS = np.exp(np.linspace(-1.5, 1.2, 28))
 _FACTOR_SPREAD = 0.5
-#: Factor of effects when drawing: 1 + this/√(rows outside the main group), and its maximum.
-_SHARPENING, _SHARPEST = 25.0, 2.5
 #: Number of rows per softmax computation.
 _ROWS = 2**17
 
@@ -81,36 +80,17 @@ class LabelModel:
                 break
         return replace(self, intercepts=intercepts - intercepts.max())
 
-    def sharpen_effects(self, rows: float) -> LabelModel:
-        """Enlarge the effects; the factor is larger if few rows are outside the main group.
-
-        With labels that follow the scores more closely than real ones, a model trained on few drawn
-        rows finds the ranking more easily.  Its probabilities are slightly too extreme.
-        """
-        more = min(1.0 + _SHARPENING / math.sqrt(max(rows, 1.0)), _SHARPEST)
-        return replace(self, factor=self.factor * more)
-
     def sample(
         self, bins: Sequence[IntArray], groups: FloatArray, draws: np.random.Generator
     ) -> IntArray:
-        """Draw a group for every row, independently except for the group totals."""
+        """Draw a group for every row, near the measured group totals."""
         rows = len(bins[0])
         additive = np.empty((rows, len(groups)))
         for start in range(0, rows, _ROWS):
             cut = slice(start, start + _ROWS)
             additive[cut] = self.additive([index[cut] for index in bins])
         likely = self.tie_intercepts(additive, groups / groups.sum()).likely(additive)
-        drawn = np.zeros(rows, dtype=np.int64)
-        left = draws.permutation(rows)
-        for group in range(len(groups) - 1):
-            rest = likely[left, group:].sum(axis=1)
-            share = likely[left, group] / np.maximum(rest, 1e-300)
-            ends = np.floor(np.cumsum(share) + draws.random())
-            hit = np.diff(ends, prepend=0.0) > 0
-            drawn[left[hit]] = group
-            left = left[~hit]
-        drawn[left] = len(groups) - 1
-        return drawn
+        return draw_balanced(likely, bins, draws)
 
 
 def fit_label_model(

@@ -108,6 +108,8 @@ RARE_SCALES = 3.0
 _RUN_PRICE = 6.0
 #: A pair's count below this many noise scales may be empty.
 _EMPTY_SCALES = 2.0
+#: … if its estimate is below this many.
+_NEAR_SCALES = 1.0
 #: A count above this many noise scales rules out that one column is a function of the other.
 _FUNCTION_SCALES = 4.0
 #: Share of independence mixed into a pair, so that every conditional distribution exists.
@@ -245,6 +247,37 @@ def rake(
     return fitted
 
 
+def shrink(distance: FloatArray, scale: float) -> FloatArray:
+    """Estimate a table with sums of 0 in rows and columns from a noisy one.
+
+    Singular values are shrunk: optimally those above the noise (Gavish and Donoho 2017), all
+    others together (James and Stein).  Few directions carry what two columns have in common, and
+    noise is spread over all.
+
+    Examples:
+        >>> line = np.linspace(-9, 9, 6)
+        >>> noise = np.random.default_rng(0).normal(0, 5, (6, 6))
+        >>> near = shrink(np.outer(line, line) + noise, 5.0)
+        >>> bool(np.abs(near - np.outer(line, line)).sum() < 0.6 * np.abs(noise).sum())
+        True
+        >>> float(np.abs(shrink(noise, 5.0)).sum())
+        0.0
+    """
+    centred = distance - distance.mean(axis=0)
+    centred = centred - centred.mean(axis=1, keepdims=True)
+    first, second = distance.shape[0] - 1, distance.shape[1] - 1
+    left, sizes, right = np.linalg.svd(centred, full_matrices=False)
+    scaled = sizes / scale
+    high = scaled > math.sqrt(first) + math.sqrt(second)
+    if min(first, second) == 1:
+        high[:] = False
+    root = np.sqrt(np.maximum((scaled**2 - first - second) ** 2 - 4 * first * second, 0.0))
+    rest = (first - high.sum()) * (second - high.sum())
+    weight = 1.0 - max(rest - 2, 0) / max(float(np.square(scaled[~high]).sum()), 1e-12)
+    kept = np.where(high, root / np.maximum(scaled, 1e-12), max(weight, 0.0) * scaled)
+    return np.asarray(left * (kept * scale) @ right)
+
+
 def estimate_pair(
     noisy: FloatArray,
     expected: FloatArray,
@@ -252,23 +285,18 @@ def estimate_pair(
     rows: FloatArray,
     columns: FloatArray,
     *,
-    by_row: bool = True,
     misfit: float = LEAST_MISFIT,
 ) -> FloatArray:
     """Estimate consistent counts of a pair from noisy and expected counts.
 
-    The noisy counts are shrunk towards the expected ones (James–Stein), row by row or all together.
-    Cells with large expected counts but no more than noise stay empty.
+    Their distance is shrunk.  Cells with large expected counts but no more than noise stay empty.
     """
-    distance = noisy - expected
-    axis = 1 if by_row else None
-    squares = np.square(distance).sum(axis=axis, keepdims=True)
-    freedom = noisy.shape[1] - 2 if by_row else noisy.size - sum(noisy.shape)
-    weight = np.clip(1.0 - max(freedom, 0) * scale**2 / np.maximum(squares, 1e-12), 0.0, 1.0)
+    near = expected + shrink(noisy - expected, scale)
     empty = (noisy < _EMPTY_SCALES * scale) & (expected > 2 * _EMPTY_SCALES * scale)
+    empty &= near < _NEAR_SCALES * scale
     empty |= _outside_a_function(noisy, expected, scale) | (expected <= 0)
-    shrunk = np.where(empty, -math.inf, expected + weight * distance)
-    table = project(shrunk, float(rows.sum())) + _LEAST_SHARE * np.where(empty, 0.0, expected)
+    table = project(np.where(empty, -math.inf, near), float(rows.sum()))
+    table += _LEAST_SHARE * np.where(empty, 0.0, expected)
     return rake(table + 1e-12 * ~empty, rows, columns, misfit)
 
 

@@ -421,7 +421,7 @@ class Measurements:
             misfit = _explain_misfit(spreads, (first, second))
             if predicted:
                 table = estimate_pair(
-                    noisy, predicted[index], sums.scale, first, second, by_row=False, misfit=misfit
+                    noisy, predicted[index], sums.scale, first, second, misfit=misfit
                 )
             elif _are_steps(columns[a], maps[index][0], noisy.shape):
                 table = estimate_steps(
@@ -484,8 +484,6 @@ class Measurements:
         maps = [column.bin_of_cell for column in model.columns]
         noisy = sums.measure(self.rows.sum(hit_counts, fitted, maps, cuts))
         fitted = calibrate(fitted, additive, self.groups, cuts, (noisy, sums.scale))
-        if not numbers:
-            fitted = fitted.sharpen_effects(self.records * (1 - float(shares.max())))
         return fitted.tie_intercepts(additive, shares)
 
 

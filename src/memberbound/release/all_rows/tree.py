@@ -24,7 +24,7 @@ _SCORE_SCALES = 2.0
 _DRAWN_PER_ROW, _MOST_COPIES = 5, 10.0
 #: Number of rows drawn at once.
 _ROWS_AT_ONCE = 200_000
-#: Rounds of raking, and the maximum factor by which a table changes a row's weight.
+#: Rounds of raking, and the maximum factor by which a table changes a row's weight, up or down.
 _ROUNDS, _LARGEST_FACTOR = 8, 4.0
 
 
@@ -234,4 +234,4 @@ def _rake_rows(weights: FloatArray, tables: Sequence[tuple[IntArray, FloatArray]
         wanted = counts * (len(weights) / max(float(counts.sum()), 1e-9))
         reached = np.bincount(indices, weights, minlength=len(counts))
         ratio = np.divide(wanted, reached, out=np.ones_like(wanted), where=reached > 0)
-        weights *= np.minimum(ratio, _LARGEST_FACTOR)[indices]
+        weights *= np.clip(ratio, 1 / _LARGEST_FACTOR, _LARGEST_FACTOR)[indices]
