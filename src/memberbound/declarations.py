@@ -130,6 +130,10 @@ PublicBounds = Annotated[
     Mapping[str, object] | str | os.PathLike[str], Option("document", metavar="FILE")
 ]
 InsecureSeed = Annotated[int, Option("whole", web=False)]
+#: A function of single rows, which runs code.
+FeatureFunctionName = Annotated[
+    Any, Option("text", flag="--features", metavar="MODULE:FUNCTION", web=False)
+]
 #: For Python only.
 Hidden = Annotated[object, Option("hidden", web=False)]
 

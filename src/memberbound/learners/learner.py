@@ -66,10 +66,10 @@ def network_factory(learner: object) -> Callable[..., Module] | None:
         return factory if sizes and not isinstance(problem, TypeError) else None
 
 
-def attribute_named(name: str) -> object:
+def attribute_named(name: str, what: str = "learner") -> object:
     """Import ``package.module:attribute``."""
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as problem:
-        raise InputError(f"learner {name!r} cannot be imported: {problem}.") from None
+        raise InputError(f"{what} {name!r} cannot be imported: {problem}.") from None

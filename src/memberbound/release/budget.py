@@ -272,6 +272,8 @@ class Budget:
     #: The terms of the slack, and the columns with public bounds.
     slacks: tuple[SlackPart, ...] = field(default=(), kw_only=True)
     bounds: tuple[str, ...] = field(default=(), kw_only=True)
+    #: The name of a public map of records to features.
+    features: str | None = field(default=None, kw_only=True)
     #: The budget's entry in a ledger, once there is one.
     ledger: LedgerPosition | None = field(default=None, kw_only=True)
     _groups: tuple[GroupBound, ...] | None = field(
@@ -294,6 +296,7 @@ class Budget:
         source: RandomSource = SECURE,
         reserve: Callable[[Budget], None] | None = None,
         bounds: Sequence[str] = (),
+        features: str | None = None,
     ) -> Budget:
         """Return the largest budget that achieves η, including its slack."""
         total, parts = (slack.total, slack.parts) if isinstance(slack, Slack) else (slack, ())
@@ -317,6 +320,7 @@ class Budget:
             reserve=reserve,
             slacks=parts,
             bounds=tuple(sorted(bounds)),
+            features=features,
         )
 
     @property
@@ -339,6 +343,7 @@ class Budget:
             "bounds": list(self.bounds),
             "unit": self.unit,
             "ledger": plain(self.ledger),
+            **({} if self.features is None else {"feature_function": self.features}),
         }
 
     @classmethod
@@ -355,6 +360,7 @@ class Budget:
             unit=fields["unit"],
             slacks=slacks,
             bounds=tuple(fields["bounds"]),
+            features=fields.get("feature_function"),
             ledger=None if entered is None else LedgerPosition(**entered),
             **more,
         )
@@ -367,7 +373,7 @@ class Budget:
             adjacency="replace-one",
             unit=self.unit,
             records=records,
-            public=describe_public(self.unit, self.bounds),
+            public=describe_public(self.unit, self.bounds, self.features),
             mu=self.normal_mu,
             slack=self.slack,
             slacks=self.slacks,

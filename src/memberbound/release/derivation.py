@@ -182,8 +182,12 @@ def public_numbers(unit: str | None) -> tuple[str, ...]:
     return "number of rows", "number of documents"
 
 
-def describe_public(unit: str | None, bounds: Sequence[str]) -> tuple[str, ...]:
+def describe_public(
+    unit: str | None, bounds: Sequence[str], features: str | None = None
+) -> tuple[str, ...]:
     """Describe, in words, the facts that a release of all rows assumes to be public."""
     number = public_numbers(unit)[0]
     listed = [f"bounds of {name!r}" for name in bounds]
+    if features is not None:
+        listed.append(f"the function {features}, which maps every record to features")
     return (number, "names and declared types of the columns", *listed)

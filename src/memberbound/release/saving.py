@@ -140,12 +140,16 @@ def answering(model: object) -> PrivateModel | TableModel | None:
 
 
 def load(
-    path: str | Path, *, factory: Callable[..., object] | None = None
+    path: str | Path,
+    *,
+    factory: Callable[..., object] | None = None,
+    features: str | Callable[..., object] | None = None,
 ) -> TableModel | PrivateModel | SavedRelease:
     """Verify and read a release: the model, or the vector.
 
     A model takes raw rows: ``load("model.skops").predict(table)``.  ``factory`` creates the module
-    of a network, as for ``protect``.
+    of a network, as for ``protect``; so does ``features``, the function of single rows of a model
+    that was trained with one: its code runs, so give it only if you trust it.
     """
     certificate = check_certificate(path)
     target = Path(path)
@@ -154,7 +158,9 @@ def load(
         if loader is None:
             return SavedRelease(load_vector(target), certificate)
         module, name = loader.split(":")
-        loaded: TableModel | PrivateModel = getattr(import_module(module), name)(target, factory)
+        loaded: TableModel | PrivateModel = getattr(import_module(module), name)(
+            target, factory, features
+        )
         return loaded
     except (MemberboundError, MemoryError):
         raise

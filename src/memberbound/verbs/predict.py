@@ -15,6 +15,7 @@ from memberbound.declarations import (
     DatabaseTable,
     Encoding,
     ExcelSafe,
+    FeatureFunctionName,
     Force,
     Option,
     OutputFile,
@@ -98,6 +99,7 @@ def predict(
     table: TableLike,
     *,
     learner: Annotated[object, Option("learner", metavar="NAME", web=False)] | None = None,
+    features: FeatureFunctionName | None = None,
     strict: bool = False,
     out: OutputFile | None = None,
     force: Force = False,
@@ -118,6 +120,8 @@ def predict(
     Args:
         model: a file that ``protect`` or ``protect-half`` wrote, or the model itself.
         learner: for a network: the ``package.module:factory`` it was trained with.
+        features: the ``package.module:function`` a model was trained with, unless it is one of
+            this package; its code runs, so give it only if you trust it.
         table: the rows: a file, a pandas, polars or pyarrow table, an array, or a dictionary of one
             row.
         strict: reject unknown categories, text in numeric columns and absent columns.
@@ -142,10 +146,12 @@ def predict(
     check_excel_safe(out, excel_safe=excel_safe)
     if out is not None:
         check_output(Path(out), source=path_of(table), force=force)
+    if features is not None and path is None:
+        raise InputError("features must be left out for a model in memory, which has its own.")
     factory = None if learner is None else network_factory(learner)
     if learner is not None and factory is None:
         raise InputError(f"learner must make a PyTorch module, got {learner!r}.")
-    loaded = model if path is None else load(path, factory=factory)
+    loaded = model if path is None else load(path, factory=factory, features=features)
     taker = answering(loaded)
     if taker is None:
         raise InputError(

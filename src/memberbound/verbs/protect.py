@@ -20,6 +20,7 @@ from memberbound.declarations import (
     DatabaseTable,
     Encoding,
     Eta,
+    FeatureFunctionName,
     Force,
     Hidden,
     InsecureSeed,
@@ -36,8 +37,9 @@ from memberbound.errors import InputError, fractions
 from memberbound.learners.refits import Scheduler, connect
 from memberbound.leaves import load_leaf
 from memberbound.release.all_rows.bounds import Bounds, Categories, Range, forms_of, read_bounds
+from memberbound.release.all_rows.feature_maps import check_features, map_of_table
 from memberbound.release.all_rows.learner_forms import PRIVATE_LEARNERS, LearnerForm, require_form
-from memberbound.release.all_rows.models import MODEL_ENDINGS, PrivateModel
+from memberbound.release.all_rows.models import MAPPED_ENDINGS, MODEL_ENDINGS, PrivateModel
 from memberbound.release.all_rows.trials import PrivateTraining
 from memberbound.release.model_quality import ReleaseScore
 from memberbound.release.release_step import ReleaseStep
@@ -61,6 +63,7 @@ def protect(
     | None = None,
     eta: Eta = 0.05,
     bounds: PublicBounds | None = None,
+    features: FeatureFunctionName | None = None,
     tune: bool = False,
     baseline: Rates | None = None,
     columns: Names | None = None,
@@ -95,6 +98,9 @@ def protect(
         learner: ``logistic``, ``svm``, ``ridge``, ``huber``, ``boosting``, or the
             ``package.module:factory`` of a PyTorch module (default: logistic; ridge if the bounds
             give the target a range).
+        features: ``package.module:function`` that maps rows of numbers (images, embeddings) to rows
+            of features in [-1, 1], each row by itself; public, and saved with the model as a name
+            only (``memberbound.features:orientation_histograms`` for images).
         tune: try several learning rates, at the expense of the privacy budget.
         columns: columns to use (default: all except those with no signal above the noise).
         unit: column that identifies the person; all rows of a person are used, with the influence
@@ -110,6 +116,7 @@ def protect(
         memberbound protect patients.csv --target ill --bounds bounds.yaml --out model.onnx
         memberbound protect stays.csv --target ill --unit patient --bounds bounds.yaml
         memberbound protect patients.csv --target ill --learner nets:two_layers
+        memberbound protect scans.npy --target x784 --features nets:histograms
 
     Examples:
         >>> import pandas
@@ -128,7 +135,10 @@ def protect(
         raise InputError("scheduler takes linear models and boosting, not a network.")
     if ledger is not None and form.factory is not None:
         raise InputError("ledger takes models with normal noise on all rows, not a network.")
-    endings = MODEL_ENDINGS if form.factory is None else load_leaf("networks").NETWORK_ENDINGS
+    check_features(features, form, scheduler or client)
+    endings = MODEL_ENDINGS if features is None else MAPPED_ENDINGS
+    if form.factory is not None:
+        endings = load_leaf("networks").NETWORK_ENDINGS
     seed, guesses = insecure_seed, fractions("baseline", baseline)
     step = ReleaseStep("protect", source, eta, out, ledger, seed, endings, force)
 
@@ -146,14 +156,15 @@ def protect(
             spread=None if cluster is None else cluster.spread,
         )
         public = {name: bound for name, bound in public.items() if name in table.columns}
+        mapped = map_of_table(features, table.columns, target, public)
         if out is not None and Path(out).suffix.lower() == ".onnx":
-            features = (name for name in table.columns if name not in (*public, target))
-            load_leaf("onnx").check_onnx({name: table.types.get(name) for name in features})
+            private = (name for name in table.columns if name not in (*public, target))
+            load_leaf("onnx").check_onnx({name: table.types.get(name) for name in private})
 
         # Train on all rows; they are released only through noisy sums charged to the budget.
         advance = progress or (lambda _done, _total: None)
         advance(0, 2)
-        training = PrivateTraining(target, form, eta, public, tune)
+        training = PrivateTraining(target, form, eta, public, tune, mapped)
         released = step.run(f"{form.name} model", partial(training.fit, table, seed))
         advance(1, 2)
 

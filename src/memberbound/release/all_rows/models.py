@@ -21,6 +21,7 @@ from memberbound.leaves import load_leaf
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.boosting import BoostedModel
 from memberbound.release.all_rows.encoder import Encoder, TargetCode
+from memberbound.release.all_rows.feature_maps import FeatureMap, saved_map
 from memberbound.release.all_rows.gradient import Features, GradientModel
 from memberbound.release.all_rows.learner_forms import PRIVATE_LEARNERS, Settings
 from memberbound.release.all_rows.losses import Loss
@@ -31,6 +32,8 @@ from memberbound.release.release_file import Writer, skops
 
 #: File formats of a model, and the only member of a skops file.
 MODEL_ENDINGS = (".skops", ".json", ".onnx")
+#: Those of a model with a feature map, whose code ONNX cannot hold.
+MAPPED_ENDINGS = MODEL_ENDINGS[:2]
 _SCHEMA = "schema.json"
 _ONE = (
     "It covers this one model, not how its learner, columns and settings were chosen: a choice by "
@@ -53,6 +56,8 @@ class PrivateModel:
     eta: float
     learner: str
     settings: Settings = field(default_factory=Settings)
+    #: The public map of raw columns to the encoder's columns, if there is one.
+    features: FeatureMap | None = None
 
     @property
     def loss(self) -> Loss:
@@ -62,6 +67,8 @@ class PrivateModel:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that the model uses; a table may have them in any order."""
+        if self.features is not None:
+            return self.features.inputs
         return tuple(code.name for code in self.encoder.used)
 
     @property
@@ -87,7 +94,8 @@ class PrivateModel:
     def certificate_(self) -> Certificate:
         """The certificate of η for every record."""
         certificate = self.budget.certificate(secure=self.secure)
-        return replace(certificate, assumptions=(*certificate.assumptions, _ONE))
+        mapped = () if self.features is None else (self.features.assumption,)
+        return replace(certificate, assumptions=(*certificate.assumptions, _ONE, *mapped))
 
     @property
     def calibration_(self) -> Calibration:
@@ -119,13 +127,15 @@ class PrivateModel:
         records, notices = raw_records(
             table,
             self.columns,
-            self.encoder.forms,
+            {} if self.features is not None else self.encoder.forms,
             ignore=self.target.name,
             database_table=database_table,
             encoding=encoding,
             strict=bool(strict),
         )
-        if strict is not None:
+        if self.features is not None:
+            records = self.features.apply(records)
+        elif strict is not None:
             notes = [n for c in self.encoder.columns for n in c.unseen(records.columns)]
             if strict and notes:
                 raise InputError(f"{notes[0]}. Without strict such values count as missing.")
@@ -170,7 +180,7 @@ class PrivateModel:
     @property
     def file_endings(self) -> tuple[str, ...]:
         """The supported file endings."""
-        return MODEL_ENDINGS
+        return MODEL_ENDINGS if self.features is None else MAPPED_ENDINGS
 
     def certificate_fields(self) -> dict[str, object]:
         """Return the fields of its certificate."""
@@ -209,20 +219,29 @@ class PrivateModel:
             "rows": self.rows,
             "secure_source": self.secure,
             "settings": asdict(self.settings),
+            **({} if self.features is None else {"features": self.features.to_dict()}),
             **self.budget.to_dict(),
             **self.model.to_dict(),
         }
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> PrivateModel:
-        """Restore the model from :meth:`to_dict`; reject any other description."""
+    def from_dict(cls, fields: Mapping[str, Any], features: object = None) -> PrivateModel:
+        """Restore the model from :meth:`to_dict`; reject any other description.
+
+        ``features`` is the function of single rows with which it was trained, if there is one.
+        """
 
         def restore(encoder: Encoder, _target: TargetCode) -> tuple[Any, Budget]:
             learner = one_of("learner", fields["learner"], PRIVATE_LEARNERS)
             kind = BoostedModel if learner == "boosting" else GradientModel
             return kind.from_dict(fields, encoder), Budget.from_dict(fields)
 
-        return cls._restore(fields, restore)
+        restored = cls._restore(fields, restore)
+        if features is None and "features" not in fields:
+            return restored
+        if "features" not in fields:
+            raise InputError("features must be left out: the model was trained without.")
+        return replace(restored, features=saved_map(fields["features"], features))
 
     @classmethod
     def _restore(
@@ -261,8 +280,10 @@ def _skops_writer(text: str) -> Writer:
     return write
 
 
-def load_private_model(path: Path, _factory: object = None) -> PrivateModel:
-    """Read a saved model from JSON, skops or ONNX."""
+def load_private_model(
+    path: Path, _factory: object = None, features: object = None
+) -> PrivateModel:
+    """Read a saved model from JSON, skops or ONNX; ``features`` as for :meth:`from_dict`."""
     if path.suffix.lower() == ".onnx":
         text = load_leaf("onnx").read_model_text(path.read_bytes())
     elif zipfile.is_zipfile(path):
@@ -271,7 +292,7 @@ def load_private_model(path: Path, _factory: object = None) -> PrivateModel:
             text = json.loads(json.loads(archive.read(_SCHEMA))["content"])
     else:
         text = path.read_text(encoding="utf-8")
-    return PrivateModel.from_dict(model_fields(text, path))
+    return PrivateModel.from_dict(model_fields(text, path), features)
 
 
 def model_fields(text: str, path: Path) -> dict[str, Any]:

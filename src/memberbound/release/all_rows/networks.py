@@ -257,7 +257,9 @@ class PrivateNetwork(PrivateModel):
         return cls._restore(fields, restore)
 
 
-def load_network(path: Path, factory: Callable[..., Module] | None) -> PrivateNetwork:
+def load_network(
+    path: Path, factory: Callable[..., Module] | None, _features: object = None
+) -> PrivateNetwork:
     """Read a saved network; ``factory`` creates its module, as for ``protect``."""
     if factory is None:
         raise InputError(

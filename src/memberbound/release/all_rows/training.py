@@ -29,6 +29,7 @@ from memberbound.release.all_rows.encoder_fit import (
     most_classes,
     widest,
 )
+from memberbound.release.all_rows.feature_maps import FeatureMap, map_features
 from memberbound.release.all_rows.gradient import (
     GradientModel,
     Start,
@@ -83,6 +84,7 @@ def fit_private(
     settings: Settings | None = None,
     candidates: Sequence[Settings] = (),
     weight: str | None = None,
+    features: FeatureMap | None = None,
     source: RandomSource = SECURE,
     reserve: Callable[[Budget], None] | None = None,
 ) -> PrivateModel:
@@ -107,13 +109,14 @@ def fit_private(
     this costs 35 % of the budget that preprocessing leaves.  ``candidates`` are tried in the same
     way and at the same cost; they share the class weights and the intercept of ``settings``.
     ``settings`` are public.  ``weight`` names the column of sample weights, which are clipped to
-    [0, 1].  ``reserve`` is called with the budget before any noise is drawn (a ledger).
+    [0, 1].  ``features`` is a public map of single rows, whose features replace its columns.
+    ``reserve`` is called with the budget before any noise is drawn (a ledger).
     Edge cases: records of a class that is neither given nor frequent enough to be released have no
     influence.  A table with too few rows for its private columns is rejected; this decision uses
     public numbers only.
     """
     one_of("learner", learner, PRIVATE_LEARNERS)
-    public = read_bounds(bounds)
+    public: Bounds = read_bounds(bounds)
     settings = Settings() if settings is None else settings
     trainer = trainer_of(learner, settings)
     trials = [(trainer_of(learner, candidate), 1.0) for candidate in candidates]
@@ -129,7 +132,7 @@ def fit_private(
         counts += outputs * (starts or settings.class_weight == "balanced")
         return (1 + len(trials)) * drawn + counts
 
-    records = read_records(table, forms_of(public))
+    records, public = map_features(read_records(table, forms_of(public)), public, features)
     encoder, code, budget = prepare(
         records,
         target,
@@ -139,6 +142,7 @@ def fit_private(
         source=source,
         draws=most_draws,
         weight=weight,
+        features=features,
         reserve=reserve,
     )
     loss, count = trainer.loss(len(code.classes)), len(records)
@@ -193,6 +197,7 @@ def fit_private(
         check_eta_range(eta),
         learner,
         trainer.settings,
+        features,
     )
 
 
@@ -206,6 +211,7 @@ def prepare(
     source: RandomSource,
     draws: Callable[[int, int, int], int],
     weight: str | None = None,
+    features: FeatureMap | None = None,
     reserve: Callable[[Budget], None] | None = None,
 ) -> tuple[Encoder, TargetCode, Budget]:
     """Fit the encoder of raw rows with part of the budget, leaving the rest for training.
@@ -220,8 +226,8 @@ def prepare(
     if unknown:
         raise InputError(f"bounds must name columns of the table, got {unknown[0]!r}.")
     rows = len(records)
-    features = [name for name in names if name not in (target, weight)]
-    if not features or rows < 2:
+    seen = [name for name in names if name not in (target, weight)]
+    if not seen or rows < 2:
         raise InputError(
             "the table must have at least two rows (or persons) and a column besides the target."
         )
@@ -229,17 +235,18 @@ def prepare(
     target_bound = public.get(target)
     # The slack is not known yet, but it hardly changes μ.
     mu = 2.0 * float(special.ndtri(0.5 + check_eta_range(eta)))
-    settled = choose_bounds(public, features, rows, mu, classes=open_target)
-    slack = _slack(features, settled, target_bound, classifier=classifier, draws=draws)
+    settled = choose_bounds(public, seen, rows, mu, classes=open_target)
+    slack = _slack(seen, settled, target_bound, classifier=classifier, draws=draws)
     budget = Budget.for_eta(
         eta,
         slack=slack,
         unit=records.unit,
         source=source,
         reserve=reserve,
-        bounds=tuple(public),
+        bounds=tuple(n for n in public if features is None or n not in features.bounds),
+        features=None if features is None else features.name,
     )
-    private_columns = sum(n not in public for n in features) + int(open_target)
+    private_columns = sum(n not in public for n in seen) + int(open_target)
     refuse_small(records, private_columns, budget.mu, open_target=open_target)
     most = most_classes(rows, budget.mu)
     if isinstance(target_bound, Categories) and len(target_bound.labels) > most:
@@ -249,9 +256,9 @@ def prepare(
             "a larger eta."
         )
 
-    unbounded = [name for name in features if name not in public]
+    unbounded = [name for name in seen if name not in public]
     identifiers = noisy_identifiers(records, unbounded, budget)
-    private = [name for name in features if name not in settled and name not in identifiers]
+    private = [name for name in seen if name not in settled and name not in identifiers]
     learnt: dict[str, PrivateColumn] = {}
     if open_target and not classifier:
         private.append(target)
@@ -261,7 +268,7 @@ def prepare(
         learnt = learn_columns(records, private, *looks, named=False, bounds=ranges)
     goal = learnt.pop(target, None)
     code = fit_target(records, target, public, classifier=classifier, budget=budget, learnt=goal)
-    encoder = fit_encoder(records.select(features), public, settled, learnt, budget)
+    encoder = fit_encoder(records.select(seen), public, settled, learnt, budget)
     return encoder, code, budget
 
 

@@ -25,6 +25,7 @@ from memberbound.learners.holdout import (
 from memberbound.learners.learner import Labels
 from memberbound.leaves import load_leaf
 from memberbound.release.all_rows.bounds import Bounds
+from memberbound.release.all_rows.feature_maps import FeatureMap
 from memberbound.release.all_rows.gradient import Features
 from memberbound.release.all_rows.learner_forms import LearnerForm
 from memberbound.release.all_rows.models import PrivateModel
@@ -47,6 +48,7 @@ class PrivateTraining:
     eta: float
     bounds: Bounds
     tune: bool = False
+    features: FeatureMap | None = None
 
     def fit(
         self,
@@ -65,6 +67,7 @@ class PrivateTraining:
                 bounds=self.bounds,
                 tune=self.tune,
                 settings=form.settings,
+                features=self.features,
                 source=source,
                 reserve=reserve,
             )

@@ -447,7 +447,7 @@ TRUSTED = tuple(
 _TRUSTED_ELSEWHERE = ("numpy.dtype",)
 
 
-def load_estimator(path: Path, _factory: object = None) -> TableModel:
+def load_estimator(path: Path, _factory: object = None, _features: object = None) -> TableModel:
     """Load a saved model of a half; reject a file with unknown types."""
     reader, packed = skops(), path.read_bytes()
     allowed = {*TRUSTED, *_TRUSTED_ELSEWHERE}
