@@ -21,7 +21,7 @@ from commands import command as command_line
 from memberbound.declarations import read_verb
 from memberbound.errors import InputError
 from memberbound.faces.command_line import VERBS, verb_named
-from memberbound.limits import Check, Limit, Limited, Success, write_junit
+from memberbound.limits import Limit, LimitCheck, Limited, Success, write_junit
 from memberbound.testing import assert_private
 from memberbound.verbs.study import Study
 from report import sample as reports
@@ -55,16 +55,16 @@ class Answered(Limited):
     ],
 )
 def test_above_means_above(value: float, most: float, exceeded: bool) -> None:
-    assert Check("x", "ceiling", value, most, 0.5).exceeded is exceeded
+    assert LimitCheck("x", "ceiling", value, most, 0.5).exceeded is exceeded
 
 
 def test_a_number_that_is_missing_is_above_every_limit() -> None:
     """A step that failed must not turn a build green; no ceiling is the ceiling 1."""
-    assert Check("x", "estimate", None, 1.0, 0.5).exceeded
-    assert Check("x", "floor", None, 1.0, 0.5).exceeded
-    assert Check("x", "ceiling", None, 0.99, 0.5).exceeded
-    assert not Check("x", "ceiling", None, 1.0, 0.5).exceeded
-    assert "there is no floor" in Check("x", "floor", None, 1.0, 0.5).sentence
+    assert LimitCheck("x", "estimate", None, 1.0, 0.5).exceeded
+    assert LimitCheck("x", "floor", None, 1.0, 0.5).exceeded
+    assert LimitCheck("x", "ceiling", None, 0.99, 0.5).exceeded
+    assert not LimitCheck("x", "ceiling", None, 1.0, 0.5).exceeded
+    assert "there is no floor" in LimitCheck("x", "floor", None, 1.0, 0.5).sentence
 
 
 @pytest.mark.parametrize("most", [55, 0.49, 0.0, -1, float("nan"), float("inf"), "much", None])

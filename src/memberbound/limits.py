@@ -90,7 +90,7 @@ _ABSENT: dict[Part, str] = {
 
 
 @dataclass(frozen=True)
-class Check:
+class LimitCheck:
     """The comparison of one number with a limit."""
 
     what: str
@@ -135,7 +135,7 @@ class Held:
     """The result of checking an answer against a limit."""
 
     command: str
-    checks: tuple[Check, ...]
+    checks: tuple[LimitCheck, ...]
 
     @property
     def exceeded(self) -> bool:
@@ -183,7 +183,7 @@ class Limited:
         return Held(
             self.VERB,
             tuple(
-                Check(s.what, part, getattr(s, part), limit.most, s.blind, s.measured)
+                LimitCheck(s.what, part, getattr(s, part), limit.most, s.blind, s.measured)
                 for s in self.successes(part)
             ),
         )

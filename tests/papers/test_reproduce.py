@@ -23,7 +23,7 @@ from memberbound.papers.reproduction import (
     near,
     trend,
 )
-from memberbound.verbs.reproduce import Check, Reproduction
+from memberbound.verbs.reproduce import ClaimCheck, Reproduction
 from tables.real_data import real_file
 
 COMMON = {"command", "version", "game", "protects", "theorems", "assumptions"}
@@ -266,7 +266,7 @@ def test_bad_input_exits_2_and_writes_nothing(arguments, word, tmp_path, monkeyp
 # ---- the page that sums up, and the copy of it in the documentation ----------------------------
 
 
-def _part(id: str, checks: tuple[Check, ...]) -> Reproduction:
+def _part(id: str, checks: tuple[ClaimCheck, ...]) -> Reproduction:
     one = Experiment(id, f"title of {id}", "none.none", 4, ("T",), ("A",), ("why",))
     return Reproduction(id, one.title, [], checks, (one,), 4, 3)
 
@@ -285,8 +285,8 @@ def _rows(page: str, heading: str) -> list[list[str]]:
 
 
 def test_page():
-    good = Check("is so", 1.0, 1.01, 0.02, True)
-    bad = Check("max |x| is 2", None, 3.14159, float("nan"), False)
+    good = ClaimCheck("is so", 1.0, 1.01, 0.02, True)
+    bad = ClaimCheck("max |x| is 2", None, 3.14159, float("nan"), False)
     parts = [_part("P-1", (good, bad)), _part("P-2", (good,))]
     left = {"id": "P-3", "title": "title of P-3", "reason": "no data."}
     page = Reproduction.together("all", parts, 3, [left]).summary()

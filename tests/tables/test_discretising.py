@@ -16,7 +16,7 @@ from memberbound.release.all_rows.histograms import CELLS, FIXED_CELLS, MISSING
 from memberbound.release.all_rows.number_laws import ZoomCells
 from memberbound.release.all_rows.private_columns import FirstCells
 from memberbound.release.all_rows.summaries import _count_cells
-from memberbound.tables.cells import Absent, Beside, Intervals, Labels, Rest, Selected
+from memberbound.tables.cells import Absent, Beside, Intervals, LabelCells, Rest, Selected
 from memberbound.tables.columns import Values
 from memberbound.tables.recipe import Bins
 
@@ -36,8 +36,8 @@ CELLS_OF = {
     "closed": Intervals(EDGES, "closed"),
     "unbounded": Intervals(EDGES, "unbounded"),
     "right": Intervals.between_cuts(EDGES, closed="right"),
-    "labels": Labels(("a", "", "1")),
-    "beside": Beside((Labels(("b",)), Rest(), Intervals(EDGES), Absent())),
+    "labels": LabelCells(("a", "", "1")),
+    "beside": Beside((LabelCells(("b",)), Rest(), Intervals(EDGES), Absent())),
     "fixed": FIXED_CELLS,
     "selected": Selected(FIXED_CELLS, CODE.cells),
     "first look": FirstCells(None, named=False),

@@ -36,7 +36,7 @@ from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
-from memberbound.tables.cells import Beside, Intervals, Labels, Rest
+from memberbound.tables.cells import Beside, Intervals, LabelCells, Rest
 from memberbound.tables.columns import Values
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.roles import Reading
@@ -101,7 +101,7 @@ class _Axis:
     def cells(self) -> Beside:
         """The cells of the column, with one for all other values."""
         if self.edges is None:
-            return Beside((Rest(), Labels((*self.labels, ""))))
+            return Beside((Rest(), LabelCells((*self.labels, ""))))
         return Beside((Rest(), Intervals.between_cuts(self.edges)))
 
     def coordinates(self, values: Values) -> FloatArray:

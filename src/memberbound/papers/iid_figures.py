@@ -31,7 +31,7 @@ from memberbound.papers.reproduction import (
 )
 from memberbound.report.drawing import BLUE, GREY, ORANGE
 from memberbound.threads import one_thread
-from memberbound.verbs.reproduce import Check
+from memberbound.verbs.reproduce import ClaimCheck
 
 Single = NDArray[np.float32]
 Whole = NDArray[np.int64]
@@ -174,7 +174,7 @@ def _first(sweep: Sweep, reached: NDArray[np.bool_]) -> FloatArray:
     return np.asarray(np.where(reached.any(axis=0), values[reached.argmax(axis=0)], np.nan))
 
 
-def training_checks(sweep: Sweep) -> tuple[Check, ...]:
+def training_checks(sweep: Sweep) -> tuple[ClaimCheck, ...]:
     """Return the claims of the text about figure 1."""
     end = sweep.values[-1]
     share, loss = sweep.quantities[f"train_{SMALLEST:g}"], sweep.quantities["train_loss"]

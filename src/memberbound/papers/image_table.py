@@ -41,7 +41,7 @@ from memberbound.papers.reproduction import (
 )
 from memberbound.report.drawing import BLUE, GREY, ORANGE
 from memberbound.threads import one_thread
-from memberbound.verbs.reproduce import Check
+from memberbound.verbs.reproduce import ClaimCheck
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -276,14 +276,14 @@ READINGS = {"clusters": "atoms are clusters, as printed", "pairs": "atoms are (c
 Sweeps = Mapping[int, Sweep]
 
 
-def table_checks(sweeps: Sweeps) -> tuple[Check, ...]:
+def table_checks(sweeps: Sweeps) -> tuple[ClaimCheck, ...]:
     """Return the claims about the table; none in a setting about which nothing is printed."""
     if {(n, int(k)) for n, sweep in sweeps.items() for k in sweep.values} != set(ACCURACY):
         return ()
     return (*_bound_checks(sweeps), *_accuracy_checks(sweeps), *_trend_checks(sweeps))
 
 
-def _bound_checks(sweeps: Sweeps) -> Iterator[Check]:
+def _bound_checks(sweeps: Sweeps) -> Iterator[ClaimCheck]:
     """Return the claims about C_K and the bounds on Δ."""
     for k, printed in DIVERSITY.items():
         c_k = sweeps[1000].at("c_k_clusters_estimate", k)
@@ -309,10 +309,10 @@ def _bound_checks(sweeps: Sweeps) -> Iterator[Check]:
         "the printed bounds are C_K/(2√n) of the printed C_K; largest amount by which one "
         "lies below it (at most 0)"
     )
-    yield Check(claim, 0.0, excess, math.nan, excess <= 0)
+    yield ClaimCheck(claim, 0.0, excess, math.nan, excess <= 0)
 
 
-def _accuracy_checks(sweeps: Sweeps) -> Iterator[Check]:
+def _accuracy_checks(sweeps: Sweeps) -> Iterator[ClaimCheck]:
     """Return the claims about accuracy: its size, its ceiling, and the loss by discretising."""
     for (n, k), printed in ACCURACY.items():
         images = "test images, discretised likewise" if k else "test images"
@@ -332,7 +332,7 @@ def _accuracy_checks(sweeps: Sweeps) -> Iterator[Check]:
         yield near(claim, loss, lost, share=0.25)
 
 
-def _trend_checks(sweeps: Sweeps) -> Iterator[Check]:
+def _trend_checks(sweeps: Sweeps) -> Iterator[ClaimCheck]:
     falling = {
         "accuracy": "accuracy",
         "delta_clusters_certified": "the bound on Δ, clusters as atoms,",

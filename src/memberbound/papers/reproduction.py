@@ -2,7 +2,7 @@
 
 A figure or table is an :class:`Experiment` (``figures.toml`` lists them); running it gives
 :class:`Findings`.  Most vary one parameter and average several trials at every value: a
-:class:`Sweep`.  A :class:`~memberbound.verbs.reproduce.Check` is a claim of the paper with the
+:class:`Sweep`.  A :class:`~memberbound.verbs.reproduce.ClaimCheck` is a claim of the paper with the
 tolerance that was applied.
 """
 
@@ -30,7 +30,7 @@ from memberbound.errors import InputError, positive, whole_number
 from memberbound.files import write_text
 from memberbound.games import Game, IidGame, SubsetGame
 from memberbound.numerics.rounding import FloatArray
-from memberbound.verbs.reproduce import Check, Row
+from memberbound.verbs.reproduce import ClaimCheck, Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -176,29 +176,29 @@ def swept(
 # ── Checks ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _check_claim(claim: str, paper: float | None, average: Average, holds: bool) -> Check:
-    return Check(claim, paper, average.mean, average.standard_error, bool(holds))
+def _check_claim(claim: str, paper: float | None, average: Average, holds: bool) -> ClaimCheck:
+    return ClaimCheck(claim, paper, average.mean, average.standard_error, bool(holds))
 
 
-def near(claim: str, paper: float, average: Average, *, share: float) -> Check:
+def near(claim: str, paper: float, average: Average, *, share: float) -> ClaimCheck:
     """Check that the average is within a share of the paper's number."""
     holds = abs(average.mean - paper) <= share * abs(paper)
     return _check_claim(f"{claim} (within {share:.0%})", paper, average, holds)
 
 
-def below(claim: str, paper: float | None, average: Average, *, limit: float) -> Check:
+def below(claim: str, paper: float | None, average: Average, *, limit: float) -> ClaimCheck:
     """Check that the average is below the limit stated in the claim."""
     return _check_claim(f"{claim} (mean below {limit:g})", paper, average, average.mean < limit)
 
 
-def above(claim: str, paper: float | None, average: Average, *, limit: float) -> Check:
+def above(claim: str, paper: float | None, average: Average, *, limit: float) -> ClaimCheck:
     """Check that the average is above the limit stated in the claim."""
     return _check_claim(f"{claim} (mean above {limit:g})", paper, average, average.mean > limit)
 
 
 def trend(
     claim: str, sweep: Sweep, quantity: str, *, rising: bool, values: Sequence[float] | None = None
-) -> Check:
+) -> ClaimCheck:
     """Check that a quantity rises (or falls) along the sweep, or along some of its values.
 
     Steps are compared trial by trial: a step may go the wrong way by two standard errors, and
@@ -213,17 +213,17 @@ def trend(
     start, end = Average.of(rows[0]), Average.of(rows[-1])
     measured = end.mean / start.mean if start.mean else math.nan
     text = f"{claim} (every step, to 2 standard errors; measured: end over start)"
-    return Check(text, None, measured, math.nan, bool(holds))
+    return ClaimCheck(text, None, measured, math.nan, bool(holds))
 
 
 def flat(
     claim: str, sweep: Sweep, quantity: str, *, factor: float, values: Sequence[float] | None = None
-) -> Check:
+) -> ClaimCheck:
     """Check that the means along the sweep differ by at most a factor."""
     means = [sweep.at(quantity, v).mean for v in (sweep.values if values is None else values)]
     measured = max(means) / min(means) if min(means) > 0 else math.nan
     text = f"{claim} (largest mean at most {factor:g} × the smallest)"
-    return Check(text, None, measured, math.nan, bool(measured <= factor))
+    return ClaimCheck(text, None, measured, math.nan, bool(measured <= factor))
 
 
 # ── Pictures ──────────────────────────────────────────────────────────────────────────────────────
@@ -303,11 +303,11 @@ class Findings:
 
     table: list[Row]
     trials: list[Row]
-    checks: tuple[Check, ...]
+    checks: tuple[ClaimCheck, ...]
     draw: Callable[[], Figure] = field(repr=False)
 
     @classmethod
-    def of_sweep(cls, sweep: Sweep, checks: Sequence[Check], picture: Picture) -> Findings:
+    def of_sweep(cls, sweep: Sweep, checks: Sequence[ClaimCheck], picture: Picture) -> Findings:
         """Return the findings of a figure that shows one sweep."""
         draw = partial(picture.draw, sweep)
         return cls(sweep.rows(), sweep.trial_rows(), tuple(checks), draw)

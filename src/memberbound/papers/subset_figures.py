@@ -59,7 +59,7 @@ from memberbound.subset.profile import (
     NeighbourProfile,
     clipped,
 )
-from memberbound.verbs.reproduce import Check
+from memberbound.verbs.reproduce import ClaimCheck
 
 # ── L24: common to all figures ────────────────────────────────────────────────────────────────────
 
@@ -531,7 +531,7 @@ def noise_figure(
     return Findings.of_sweep(sweep, checks, picture)
 
 
-def _scale_checks(sweep: Sweep) -> list[Check]:
+def _scale_checks(sweep: Sweep) -> list[ClaimCheck]:
     first, last, eta = SIZES[0], SIZES[-1], 0.1
     reach = {size: sensitivity_of_inverse_sum(size)[0] for size in SIZES}
     sigmas = [spread_of_inverse_sum(size)[0] for size in SIZES]

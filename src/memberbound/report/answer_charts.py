@@ -20,8 +20,8 @@ from memberbound.report.drawing import (
     DOTTED,
     SMALL,
     Chart,
+    ChartView,
     LineLook,
-    View,
     bar_style,
     colour,
     cut_text,
@@ -223,7 +223,7 @@ def success_chart(
     low, first, last = min(0.5, blind, float(heights.min())), epsilons[0], epsilons[-1]
     asked = f"ε = {significant(answer.epsilon, 'given')}"
 
-    def draw(width: float, _view: View) -> Figure:
+    def draw(width: float, _view: ChartView) -> Figure:
         legend = [
             (line_key(**(look | {"lw": 2.3})), f"{who}: knows {knows}")
             for name, (who, knows, look) in _SWEPT_ATTACKERS.items()
@@ -295,13 +295,13 @@ _BINS = 40
 def leaks_chart(certification: Certification) -> Chart:
     """Return how many rows may leak how much, by the answer of ``certify``."""
     assert certification.leaks is not None
-    edges, counts = histogram(certification.leaks)
+    edges, counts = bin_leaks(certification.leaks)
     leak = certification.record_leak
     rows = "rows" if certification.unit is None else "persons"
     limit = leak.exposed_above or 0.5
     half, worst = (str(marked(x, "certificate", "leak", 6)) for x in (leak.median, leak.max))
 
-    def draw(width: float, _view: View) -> Figure:
+    def draw(width: float, _view: ChartView) -> Figure:
         from matplotlib.ticker import FuncFormatter, MaxNLocator
 
         above = significant(limit, "given")
@@ -338,7 +338,7 @@ def leaks_chart(certification: Certification) -> Chart:
     )
 
 
-def histogram(leaks: RecordLeaks) -> tuple[list[float], list[int]]:
+def bin_leaks(leaks: RecordLeaks) -> tuple[list[float], list[int]]:
     """Return the edges of equal bins, and the number of rows by certified leak.
 
     Bins are closed on the right: a row in (a, b] is certified to leak at most b.
@@ -378,7 +378,7 @@ def frontier_chart(hardening: Hardening) -> Chart | None:
     upper = max(hardening.after.delta_upper, 1e-6)
     released, asked = hardening.information_estimate, hardening.security
 
-    def draw(width: float, _view: View) -> Figure:
+    def draw(width: float, _view: ChartView) -> Figure:
         point: LineLook = {"color": colour("certified"), "marker": "<", "ms": 12, "ls": ""}
         name = "certified"
         if vacuous(upper, "delta"):
@@ -434,7 +434,7 @@ def marginals_chart(answer: Synthesis) -> Chart:
     shown = list(answer.fidelity.marginals.items())[:_MOST_COLUMNS]
     looks = {"real": bar_style("estimated", "//"), "new": bar_style("quiet")}
 
-    def draw(width: float, _view: View) -> Figure:
+    def draw(width: float, _view: ChartView) -> Figure:
         texts = ("real rows (owner only)", "new rows")
         legend = [(patch_key(**look), t) for look, t in zip(looks.values(), texts, strict=True)]
         figure, panels = make_axes(width, 74, legend, rows=len(shown))

@@ -19,10 +19,10 @@ from memberbound.report.drawing import (
     SMALL,
     TEXT,
     Chart,
+    ChartView,
     Dash,
     LineLook,
     TextLook,
-    View,
     bar_style,
     colour,
     cut_text,
@@ -37,7 +37,7 @@ from memberbound.report.drawing import (
     tag_mark,
     write_text,
 )
-from memberbound.report.model import Exposure, Report, RocCurve, blind_guess, score_mark
+from memberbound.report.model import ExposureHistogram, Report, RocCurve, blind_guess, score_mark
 from memberbound.report.sandwich import sandwich_chart
 from memberbound.report.views import RecordsView
 
@@ -78,7 +78,7 @@ def remedies_chart(report: Report) -> Chart | None:
     # Numbers are right-aligned.
     left, right = low - 0.05 * span, high + 0.3 * span
 
-    def draw(width: float, _view: View) -> Figure:
+    def draw(width: float, _view: ChartView) -> Figure:
         looks = {enough: bar_style("estimated", "" if enough else "//") for enough in (True, False)}
         legend: list[tuple[Artist, str]] = [
             (patch_key(**looks[enough]), text)
@@ -158,7 +158,7 @@ def roc_chart(report: Report) -> Chart | None:
 
 def draw_roc(
     width: float,
-    view: View,
+    view: ChartView,
     curves: Sequence[tuple[RocCurve, LineLook]],
     low: float,
     marks: Sequence[tuple[float, float]] = (),
@@ -175,7 +175,7 @@ def draw_roc(
     legend.append((line_key(**guess), "blind guessing"))
     if marks:
         legend.append((line_key(**(diamond | {"ls": ""})), "the rates asked about"))
-    views: tuple[View, ...] = ("linear", "log") if view == "both" else (view,)
+    views: tuple[ChartView, ...] = ("linear", "log") if view == "both" else (view,)
     side = width / len(views) - 76
     figure, panels = make_axes(width, side, legend, columns=len(views))
     for axes, scale in zip(panels, views, strict=True):
@@ -257,7 +257,7 @@ def exposure_chart(report: Report) -> Chart | None:
     edges, counts = np.array(exposure.edges), exposure.counts
     expected = _by_chance(exposure, records)
 
-    def draw(width: float, _view: View) -> Figure:
+    def draw(width: float, _view: ChartView) -> Figure:
         from matplotlib.ticker import MaxNLocator
 
         look = bar_style("model")
@@ -312,7 +312,9 @@ def _between(low: float, high: float) -> str:
     return f"{percent(low, 'given')} to {percent(high, 'given')}"
 
 
-def count_above(exposure: Exposure, records: RecordsView, success: float) -> tuple[float, int, int]:
+def count_above(
+    exposure: ExposureHistogram, records: RecordsView, success: float
+) -> tuple[float, int, int]:
     """Return the edge from which on records count, how many lie beyond it, and how many by chance.
 
     The edge is that of the first bar that begins at the success rate or above it.
@@ -322,7 +324,7 @@ def count_above(exposure: Exposure, records: RecordsView, success: float) -> tup
     return exposure.edges[first], sum(exposure.counts[first:]), by_chance
 
 
-def _by_chance(exposure: Exposure, records: RecordsView) -> NDArray[np.float64]:
+def _by_chance(exposure: ExposureHistogram, records: RecordsView) -> NDArray[np.float64]:
     """Return how the records would spread if every answer were a blind guess."""
     from scipy.stats import binom
 

@@ -38,7 +38,7 @@ PLOT_FORMATS = (".png", ".svg", ".pdf")
 BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#555555", "#009E73"
 
 Cell = str | Mark | None
-View = Literal["", "linear", "log", "both"]
+ChartView = Literal["", "linear", "log", "both"]
 #: Handle and text of each line of a legend.
 Legend = Sequence[tuple["Artist", str]]
 #: Offset of a dashed line, and the lengths of its dashes and gaps.
@@ -103,21 +103,21 @@ class Chart:
     alt: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
-    draw: Callable[[float, View], Figure]
-    views: tuple[View, ...] = ("",)
+    draw: Callable[[float, ChartView], Figure]
+    views: tuple[ChartView, ...] = ("",)
 
-    def figure(self, width: float = _WIDTH, view: View | None = None) -> Figure:
+    def figure(self, width: float = _WIDTH, view: ChartView | None = None) -> Figure:
         """Return the matplotlib figure."""
         with _settings():
             return self.draw(width, self.views[0] if view is None else view)
 
-    def svg(self, view: View | None = None, *, alone: bool = False) -> str:
+    def svg(self, view: ChartView | None = None, *, alone: bool = False) -> str:
         """Return an ``svg`` element: for a page with the report's style sheet, or ``alone``."""
         shown = self.views[0] if view is None else view
         name = "-".join(filter(None, (self.id, shown)))
         return _svg(self.figure(view=shown), name, self.title, self.alt, alone=alone)
 
-    def to_dict(self, view: View | None = None) -> dict[str, object]:
+    def to_dict(self, view: ChartView | None = None) -> dict[str, object]:
         """Return the content of an SVG file, its words and its numbers, for a web page."""
         return {
             "title": self.title,
@@ -134,7 +134,7 @@ class Chart:
         title = cut_text(self.title, 72 * figure.get_figwidth() - 16)
         figure.set_figheight(figure.get_figheight() + 0.3)
         figure.suptitle(title, fontsize=TEXT, color=colour("ink"))
-        return save(figure, path, title=self.title, caption=self.alt)
+        return save_figure(figure, path, title=self.title, caption=self.alt)
 
 
 def check_target(path: str | Path) -> Path:
@@ -151,7 +151,7 @@ def check_target(path: str | Path) -> Path:
     return target
 
 
-def save(figure: Figure, path: str | Path, *, title: str, caption: str) -> Path:
+def save_figure(figure: Figure, path: str | Path, *, title: str, caption: str) -> Path:
     """Write a figure as PNG, SVG or PDF; an SVG holds its title and caption.
 
     The file appears whole or not at all, and the same figure gives the same file.

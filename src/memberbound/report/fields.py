@@ -16,7 +16,7 @@ class _Handler(Protocol):
     def generate_schema(self, source: object) -> CoreSchema: ...
 
 
-class Rule:
+class Constraint:
     """A limit on a field, as keywords of pydantic's core schemas (``ge``, ``min_length``, …)."""
 
     def __init__(self, **words: float | str) -> None:
@@ -40,24 +40,24 @@ class Keys:
         return {"type": "typed-dict", "fields": fields, "extra_behavior": "allow"}
 
 
-Name = Annotated[str, Rule(min_length=1)]
+Name = Annotated[str, Constraint(min_length=1)]
 #: A probability or a share.
-Share = Annotated[float, Rule(ge=0, le=1)]
+Share = Annotated[float, Constraint(ge=0, le=1)]
 #: A share as the key of a mapping.
-ShareName = Annotated[str, Rule(pattern="^[0-9.e-]+$")]
+ShareName = Annotated[str, Constraint(pattern="^[0-9.e-]+$")]
 #: Accuracy of a guesser who does at least as well as blind guessing.
-Right = Annotated[float, Rule(ge=0.5, le=1)]
-Confidence = Annotated[float, Rule(gt=0, le=1)]
+Right = Annotated[float, Constraint(ge=0.5, le=1)]
+Confidence = Annotated[float, Constraint(gt=0, le=1)]
 #: Gain over blind guessing.
-Eta = Annotated[float, Rule(gt=0, lt=0.5)]
-Positive = Annotated[float, Rule(gt=0, le=1e9)]
-Seconds = Annotated[float, Rule(ge=0, le=1e9)]
-Count = Annotated[int, Rule(ge=0, le=2**53 - 1)]
+Eta = Annotated[float, Constraint(gt=0, lt=0.5)]
+Positive = Annotated[float, Constraint(gt=0, le=1e9)]
+Seconds = Annotated[float, Constraint(ge=0, le=1e9)]
+Count = Annotated[int, Constraint(ge=0, le=2**53 - 1)]
 #: Accuracy or R², which may be far below 0.
-Score = Annotated[float, Rule(ge=-1e300, le=1)]
-LogLoss = Annotated[float, Rule(ge=0, le=100)]
-Theorem = Annotated[str, Rule(pattern=r"^[A-Z][A-Za-z0-9]*(-[A-Za-z0-9.]+)?$", max_length=40)]
-Shares = Annotated[tuple[Share, ...], Rule(min_length=2)]
+Score = Annotated[float, Constraint(ge=-1e300, le=1)]
+LogLoss = Annotated[float, Constraint(ge=0, le=100)]
+Theorem = Annotated[str, Constraint(pattern=r"^[A-Z][A-Za-z0-9]*(-[A-Za-z0-9.]+)?$", max_length=40)]
+Shares = Annotated[tuple[Share, ...], Constraint(min_length=2)]
 #: A verb's own dictionary, as its command prints it with ``--json``.
 Result = Annotated[
     Mapping[str, object],

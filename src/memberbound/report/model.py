@@ -22,6 +22,7 @@ from memberbound.games import SubsetGame
 from memberbound.quantities import Mark, allowed, decimals, marked, percent, significant
 from memberbound.report.fields import (
     Confidence,
+    Constraint,
     Count,
     Eta,
     Level,
@@ -33,7 +34,6 @@ from memberbound.report.fields import (
     Result,
     Right,
     Role,
-    Rule,
     Score,
     Seconds,
     Share,
@@ -86,8 +86,8 @@ class Question:
     learner: Name = "logistic"
     eta: Eta = 0.05
     epsilon: Positive = 8.0
-    confidence: Annotated[float, Rule(gt=0, lt=1)] = 0.95
-    shadows: Annotated[int, Rule(ge=8, le=10**9)] = 64
+    confidence: Annotated[float, Constraint(gt=0, lt=1)] = 0.95
+    shadows: Annotated[int, Constraint(ge=8, le=10**9)] = 64
     columns: tuple[str, ...] | None = None
     roles: Mapping[str, Role] | None = None
     database_table: str | None = None
@@ -97,7 +97,7 @@ class Question:
     model: str | None = None
     nonmembers: str | None = None
     quick: bool = False
-    seed: Annotated[int, Rule(ge=0)] = 0
+    seed: Annotated[int, Constraint(ge=0)] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ class Data:
     name: str
     embedded: bool
     #: Records that were studied: rows with a target, or persons.
-    rows: Annotated[int, Rule(ge=1, le=2**53 - 1)]
+    rows: Annotated[int, Constraint(ge=1, le=2**53 - 1)]
     columns: tuple[str, ...]
     roles: Mapping[str, Role]
     left_out: tuple[str, ...]
@@ -115,10 +115,10 @@ class Data:
     target: str
     task: Literal["classification", "regression"]
     classes: tuple[str, ...]
-    sha256: Annotated[str, Rule(pattern="^[0-9a-f]{64}$")]
+    sha256: Annotated[str, Constraint(pattern="^[0-9a-f]{64}$")]
     #: Records of the table, with or without a target: the number that a release publishes.  None
     #: in reports of earlier versions.
-    records: Annotated[int, Rule(ge=1, le=2**53 - 1)] | None = None
+    records: Annotated[int, Constraint(ge=1, le=2**53 - 1)] | None = None
 
 
 @dataclass(frozen=True)
@@ -189,11 +189,11 @@ class RocCurve:
 
 
 @dataclass(frozen=True)
-class Exposure:
+class ExposureHistogram:
     """Histogram of attack success over records, for the learner as it is."""
 
     edges: Shares
-    counts: Annotated[tuple[Count, ...], Rule(min_length=1)]
+    counts: Annotated[tuple[Count, ...], Constraint(min_length=1)]
 
     def __post_init__(self) -> None:
         if len(self.edges) != len(self.counts) + 1:
@@ -217,7 +217,7 @@ class Remedy:
     score_before_estimate: Score | None = None
     score_after_estimate: Score | None = None
     #: Standard deviation between splits of the score with the remedy.
-    score_spread_estimate: Annotated[float, Rule(ge=0)] | None = None
+    score_spread_estimate: Annotated[float, Constraint(ge=0)] | None = None
     loss_estimate: float | None = None
     above_chance: bool | None = None
     #: In what models are worse than a constant, as a clause.
@@ -226,7 +226,7 @@ class Remedy:
     log_loss_estimate: LogLoss | None = None
     log_loss_constant_estimate: LogLoss | None = None
     extra_rows: Count | None = None
-    information_kept_estimate: Annotated[float, Rule(ge=0)] | None = None
+    information_kept_estimate: Annotated[float, Constraint(ge=0)] | None = None
     steps: tuple[str, ...] = ()
     #: The learner, if a model is released.
     learner: str | None = None
@@ -289,7 +289,7 @@ class StepRecord:
 
 
 @dataclass(frozen=True)
-class LedgerEntry:
+class UsedTheorem:
     """A theorem that a step used; ``memberbound theorems`` has the rest."""
 
     id: Theorem
@@ -303,7 +303,7 @@ class Run:
     """When the study was run, how long it took, and the chosen options."""
 
     started: Annotated[
-        str, Rule(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}[+-][0-9]{2}:[0-9]{2}$")
+        str, Constraint(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}[+-][0-9]{2}:[0-9]{2}$")
     ]
     seconds: Seconds
     python: Name
@@ -333,10 +333,10 @@ class Report:
     data: Data
     sandwich: tuple[SandwichRow, ...]
     roc: tuple[RocCurve, ...]
-    exposure: Exposure | None
+    exposure: ExposureHistogram | None
     remedies: tuple[Remedy, ...]
-    steps: Annotated[tuple[StepRecord, ...], Rule(min_length=1)]
-    ledger: tuple[LedgerEntry, ...]
+    steps: Annotated[tuple[StepRecord, ...], Constraint(min_length=1)]
+    ledger: tuple[UsedTheorem, ...]
     run: Run
     #: Study results are computed from the raw rows, outside any privacy budget.
     audience: Literal["owner"] = "owner"

@@ -23,7 +23,15 @@ from memberbound.numerics.rounding import sum_up
 from memberbound.quantities import significant
 from memberbound.release.record import DerivationRecord
 from memberbound.report import words
-from memberbound.report.fields import Confidence, Name, Protected, Right, Rule, Share, ShareName
+from memberbound.report.fields import (
+    Confidence,
+    Constraint,
+    Name,
+    Protected,
+    Right,
+    Share,
+    ShareName,
+)
 from memberbound.report.model import Remedy, Report, parse_report, read
 from memberbound.report.parsing import parse_as
 
@@ -51,7 +59,7 @@ class ReleasedFile:
     """The file that is released, as the certificate beside it describes it."""
 
     name: Name
-    sha256: Annotated[str, Rule(pattern="^[0-9a-f]{64}$")]
+    sha256: Annotated[str, Constraint(pattern="^[0-9a-f]{64}$")]
     kind: Name
     method: Name
     noisy: bool = False

@@ -14,9 +14,9 @@ from memberbound.report.drawing import (
     TEXT,
     BarLook,
     Chart,
+    ChartView,
     Legend,
     LineLook,
-    View,
     colour,
     cut_text,
     draw_vertical,
@@ -76,7 +76,7 @@ def sandwich_of(
     numbers = [(r.blind, r.accuracy_upper, r.accuracy_estimate, r.accuracy_lower) for r in rows]
     low = min(0.5, *(number for four in numbers for number in four if number is not None))
 
-    def draw(width: float, _view: View) -> Figure:
+    def draw(width: float, _view: ChartView) -> Figure:
         height, room = 90 * len(rows), width - 36
         figure, (axes,) = make_axes(width, height, _sandwich_legend(rows))
         axes.set(xlim=(low - 0.012, 1.012), ylim=(-len(rows), 0))

@@ -13,14 +13,14 @@ from memberbound.numerics.rounding import down
 from memberbound.report.fields import StepId
 
 
-class View:
+class StepView:
     """A typed view of an answer, which ignores the answer's other keys."""
 
     __pydantic_config__ = {"extra": "ignore", "strict": True, "allow_inf_nan": False}  # noqa: RUF012
 
 
 @dataclass(frozen=True)
-class Reached(View):
+class Reached(StepView):
     """An advantage that an attack reached."""
 
     estimate: float
@@ -28,7 +28,7 @@ class Reached(View):
 
 
 @dataclass(frozen=True)
-class BestAttack(View):
+class BestAttack(StepView):
     """The best attack with one kind of access to the model."""
 
     attack: str
@@ -36,7 +36,7 @@ class BestAttack(View):
 
 
 @dataclass(frozen=True)
-class OutputFact(View):
+class OutputFact(StepView):
     """A fact about a model for an output checker."""
 
     name: str
@@ -47,7 +47,7 @@ class OutputFact(View):
 
 
 @dataclass(frozen=True)
-class SameLaw(View):
+class SameLaw(StepView):
     """Whether members and non-members come from one law, in a sentence."""
 
     sentence: str
@@ -64,7 +64,7 @@ class AccessFloor:
 
 
 @dataclass(frozen=True)
-class GivenView(View):
+class GivenView(StepView):
     """The audit of a given model."""
 
     members: int
@@ -93,7 +93,7 @@ class GivenView(View):
 
 
 @dataclass(frozen=True)
-class AttackedRecord(View):
+class AttackedRecord(StepView):
     """A record that attacks do well on; ``proved`` if its floor exceeds blind guessing."""
 
     record: object
@@ -103,7 +103,7 @@ class AttackedRecord(View):
 
 
 @dataclass(frozen=True)
-class RecordsView(View):
+class RecordsView(StepView):
     """Attack success record by record."""
 
     targets: int
@@ -116,14 +116,14 @@ class RecordsView(View):
 
 
 @dataclass(frozen=True)
-class AuditView(View):
+class AuditView(StepView):
     """The audit of the learner as it is."""
 
     records: RecordsView
 
 
 @dataclass(frozen=True)
-class ExplainView(View):
+class ExplainView(StepView):
     """The promise of the user's ε."""
 
     accuracy_upper: float
@@ -134,7 +134,7 @@ class ExplainView(View):
 
 
 @dataclass(frozen=True)
-class PopulationView(View):
+class PopulationView(StepView):
     """The meaning of the user's ε for the records of the table."""
 
     success_blind: float
@@ -143,7 +143,7 @@ class PopulationView(View):
     success_population_upper: float | None = None
 
 
-VIEWS: dict[StepId, type[View]] = {
+VIEWS: dict[StepId, type[StepView]] = {
     "given": GivenView,
     "audit": AuditView,
     "explain": ExplainView,
@@ -151,4 +151,4 @@ VIEWS: dict[StepId, type[View]] = {
 }
 
 
-V = TypeVar("V", bound=View)
+V = TypeVar("V", bound=StepView)

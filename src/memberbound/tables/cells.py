@@ -114,7 +114,7 @@ class Intervals:
 
 
 @dataclass(frozen=True)
-class Labels:
+class LabelCells:
     """A cell per label; the empty label stands for missing values."""
 
     labels: tuple[str, ...]
@@ -209,7 +209,7 @@ class Beside:
     :class:`Rest` contains all remaining values, at any position in the list.
 
     Examples:
-        >>> cells = Beside((Intervals([0.0, 1.0]), Rest(), Labels(("a",))))
+        >>> cells = Beside((Intervals([0.0, 1.0]), Rest(), LabelCells(("a",))))
         >>> cells.cell_of(Values.of([0.5, "a", "b", 2])).tolist(), cells.label(2)
         ([0, 2, 1, 1], 'a')
     """

@@ -46,9 +46,9 @@ from memberbound.tables.opening import path_of, use_table
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.table import Table
 from memberbound.verbs.population_answer import (
-    ExposedRecord,
     MethodBounds,
     PopulationAnswer,
+    RecordAtRisk,
 )
 
 
@@ -325,7 +325,7 @@ def _answer(
         sigma=solution.sigma,
         worst_record=bounds.worst_record,
         most_exposed=tuple(
-            ExposedRecord(
+            RecordAtRisk(
                 int(row),
                 float(bounds.pmp_epsilon[row]),
                 float(bounds.success[row]),

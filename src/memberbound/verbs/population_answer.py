@@ -53,7 +53,7 @@ class MethodBounds:
 
 
 @dataclass(frozen=True)
-class ExposedRecord:
+class RecordAtRisk:
     """A record with a large success bound, and its distance from the others."""
 
     record: int
@@ -95,7 +95,7 @@ class PopulationAnswer(Answer, Limited):
     success_blind: Upper
     sigma: Given | None
     worst_record: int
-    most_exposed: tuple[ExposedRecord, ...]
+    most_exposed: tuple[RecordAtRisk, ...]
     method: str
     confidence: Lower
     clipped_records: int | None

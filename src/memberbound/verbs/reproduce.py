@@ -61,7 +61,7 @@ class Redone(Protocol):
 
 
 @dataclass(frozen=True)
-class Check:
+class ClaimCheck:
     """A claim with the paper's number (None if in words only), ours, and whether it holds."""
 
     claim: str
@@ -97,7 +97,7 @@ class Reproduction(Answer):
     id: str | None
     title: str
     table: list[Row]
-    checks: tuple[Check, ...]
+    checks: tuple[ClaimCheck, ...]
     experiments: tuple[Redone, ...] = field(metadata=INTERNAL)
     trials: int | None = None
     seed: int | None = None
@@ -355,7 +355,7 @@ def _write(result: Reproduction, findings: Findings, folder: Path) -> Reproducti
     """Write figure, tables and answer; return the answer, which names the files."""
     import pandas as pd
 
-    from memberbound.report.drawing import save
+    from memberbound.report.drawing import save_figure
 
     folder.mkdir(parents=True, exist_ok=True)
     png, svg, table, single, record = (
@@ -371,7 +371,7 @@ def _write(result: Reproduction, findings: Findings, folder: Path) -> Reproducti
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     for target in (png, svg):
-        save(figure, target, title=f"{result.id}: {result.title}", caption=result.title)
+        save_figure(figure, target, title=f"{result.id}: {result.title}", caption=result.title)
     text = json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False, indent=2)
     write_text(text + "\n", record, force=True)
     return result

@@ -17,7 +17,7 @@ import numpy as np
 
 from memberbound.numerics.rounding import FloatArray, IntArray
 from memberbound.release.all_rows.bounds import Categories, Range
-from memberbound.tables.cells import Absent, Beside, Intervals, Labels, Rest
+from memberbound.tables.cells import Absent, Beside, Intervals, LabelCells, Rest
 from memberbound.tables.columns import Values
 from memberbound.tables.spelling import Form, iso_date, number_label
 
@@ -69,7 +69,7 @@ class NumberCells:
     @cached_property
     def _cells(self) -> Beside:
         intervals = Intervals(self.edges, "unbounded")
-        return Beside((intervals, Labels(self.texts), Rest("missing")))
+        return Beside((intervals, LabelCells(self.texts), Rest("missing")))
 
     @property
     def count(self) -> int:
@@ -175,7 +175,7 @@ class CategoryCells:
 
     @cached_property
     def _cells(self) -> Beside:
-        return Beside((Labels(self.labels), Rest(OTHER), Absent("missing")))
+        return Beside((LabelCells(self.labels), Rest(OTHER), Absent("missing")))
 
     @property
     def count(self) -> int:

@@ -21,7 +21,7 @@ from memberbound.release.all_rows.bounds import Range
 from memberbound.release.all_rows.clipping import GRID, on_grid
 from memberbound.release.all_rows.histograms import FIXED_CELLS, ROWS_AT_ONCE
 from memberbound.scratch import large_array
-from memberbound.tables.cells import Beside, Cells, Labels, Rest, Selected
+from memberbound.tables.cells import Beside, Cells, LabelCells, Rest, Selected
 from memberbound.tables.columns import Values
 from memberbound.tables.persons import row_cuts
 from memberbound.tables.spelling import Form
@@ -100,7 +100,7 @@ class ColumnCode:
     @property
     def known(self) -> Cells:
         """The cells of public labels, or of the histogram, that have an indicator."""
-        return Labels(self.labels) if self.labels else Selected(FIXED_CELLS, self.cells)
+        return LabelCells(self.labels) if self.labels else Selected(FIXED_CELLS, self.cells)
 
     @cached_property
     def indicator_cells(self) -> Beside:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.release.all_rows.bounds import Bounds, Range, forms_of
-from memberbound.tables.cells import Beside, Cells, Intervals, Labels, Rest
+from memberbound.tables.cells import Beside, Cells, Intervals, LabelCells, Rest
 from memberbound.tables.columns import CodedValues, Values, label_of, read_value
 from memberbound.tables.spelling import EPOCH, Form, iso_date, number_label
 
@@ -115,7 +115,7 @@ class DerivedColumn:
 
     def values(self, source: Values) -> CodedValues:
         """Return the derived values; missing where the source has no group or entry."""
-        groups: Cells = Labels(self.keys)
+        groups: Cells = LabelCells(self.keys)
         if self.edges:
             groups = Intervals.between_cuts(self.edges)
         codes = Beside((groups, Rest())).cell_of(source)

@@ -42,7 +42,7 @@ from memberbound.release.calibration import Calibration, Release
 from memberbound.release.noise import GaussianNoise, check_eta_range
 from memberbound.release.precision import NumberInterval
 from memberbound.release.randomness import SECURE, RandomSource
-from memberbound.tables.cells import Beside, Intervals, Labels, Rest
+from memberbound.tables.cells import Beside, Intervals, LabelCells, Rest
 from memberbound.tables.persons import Persons
 from memberbound.tables.records import Records, read_records
 
@@ -395,7 +395,7 @@ TABLE_STATISTICS = tuple(_STATISTICS)
 def _count_cells(bound: Range | Categories) -> Beside:
     """Return the cells to count; the last cell is *other*."""
     if isinstance(bound, Categories):
-        return Beside((Labels(bound.labels), Rest()))
+        return Beside((LabelCells(bound.labels), Rest()))
     edges = bound.edges or np.linspace(bound.low, bound.high, _BINS + 1)
     return Beside((Intervals(edges, "closed", text=partial(significant, side="given")), Rest()))
 

@@ -9,8 +9,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from memberbound.attacks.learner_audit import Exposure as RecordExposure
-from memberbound.attacks.learner_audit import ShadowAudit
+from memberbound.attacks.learner_audit import Exposure, ShadowAudit
 from memberbound.attacks.shadows import sample_attacked_records
 from memberbound.curve import TradeoffCurve
 from memberbound.declarations import command_text
@@ -38,7 +37,14 @@ from memberbound.release.all_rows.learner_forms import (
 from memberbound.release.all_rows.training import fit_private
 from memberbound.release.randomness import InsecureSource
 from memberbound.report.fields import RemedyId, Result, Subject
-from memberbound.report.model import LABELS, Exposure, Question, Remedy, RocCurve, SandwichRow
+from memberbound.report.model import (
+    LABELS,
+    ExposureHistogram,
+    Question,
+    Remedy,
+    RocCurve,
+    SandwichRow,
+)
 from memberbound.tables.columns import label_of
 from memberbound.tables.records import read_records
 from memberbound.verbs.protect import protect
@@ -58,7 +64,7 @@ class Finding:
     sentence: str
     rows: tuple[SandwichRow, ...] = ()
     roc: RocCurve | None = None
-    exposure: Exposure | None = None
+    exposure: ExposureHistogram | None = None
     score: HoldoutScore | None = None
     #: The remedy that the step found, before its cost is known.
     remedy: Remedy | None = None
@@ -355,7 +361,7 @@ def average_row(audited: ShadowAudit) -> SandwichRow:
     return attacked_row("model", "average", game.blind, (reached, lower), audited.confidence)
 
 
-def worst_row(exposure: RecordExposure, confidence: float, average: SandwichRow) -> SandwichRow:
+def worst_row(exposure: Exposure, confidence: float, average: SandwichRow) -> SandwichRow:
     """Return the row of the most exposed record, whose floor is at least the average record's."""
     lower = max(exposure.blind_accuracy, float(exposure.lower.max()), average.accuracy_lower or 0.5)
     reached = (exposure.worst_record_estimate, lower)

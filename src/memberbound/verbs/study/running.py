@@ -18,7 +18,7 @@ from memberbound.files import make_private_folder, write_text
 from memberbound.leaves import load_leaf
 from memberbound.report import words
 from memberbound.report.fields import StepId, StepState
-from memberbound.report.model import LABELS, SCHEMA_ID, LedgerEntry, Report, Run, StepRecord
+from memberbound.report.model import LABELS, SCHEMA_ID, Report, Run, StepRecord, UsedTheorem
 from memberbound.report.parsing import parse_as
 from memberbound.verbs.study.findings import Context, Finding
 from memberbound.verbs.study.steps import GIVEN, STEPS, Step
@@ -41,14 +41,14 @@ def steps_folder(out: Path) -> Path:
     return folder
 
 
-def _ledger(used: Sequence[str]) -> tuple[LedgerEntry, ...]:
+def _ledger(used: Sequence[str]) -> tuple[UsedTheorem, ...]:
     """Return the statements of theorems, or none without the leaf that lists them."""
     try:
         listed = load_leaf("papers").find_results
     except InputError:
         return ()
     entries = (entry for name in used for entry in listed(name))
-    return tuple(LedgerEntry(e.id, e.title, e.statement, e.status) for e in entries)
+    return tuple(UsedTheorem(e.id, e.title, e.statement, e.status) for e in entries)
 
 
 @dataclass(eq=False)

@@ -31,7 +31,7 @@ from memberbound.release.all_rows.learner_forms import (
     require_form,
 )
 from memberbound.report.fields import StepId
-from memberbound.report.model import LABELS, Exposure, Remedy, RocCurve, SandwichRow
+from memberbound.report.model import LABELS, ExposureHistogram, Remedy, RocCurve, SandwichRow
 from memberbound.tables.columns import Values, label_of
 from memberbound.tables.recipe import Keep
 from memberbound.tables.table import Table
@@ -174,7 +174,7 @@ def audit_model(context: Context, progress: StepProgress) -> Finding:
         " ".join([audited.sentence, *failed]),
         rows=(average, worst_row(audited.records, question.confidence, average)),
         roc=RocCurve("model", "estimate", label, tuple(fpr.tolist()), tuple(tpr.tolist())),
-        exposure=Exposure(tuple(np.round(edges, 2).tolist()), tuple(counts.tolist())),
+        exposure=ExposureHistogram(tuple(np.round(edges, 2).tolist()), tuple(counts.tolist())),
         score=context.score(context.data.examples),
     )
     return context.noting_sample(finding, examples.rows)
