@@ -216,7 +216,7 @@ def _number_code(column: PrivateColumn, law: NumberLaw, bound: Range | None) -> 
     scaling = Scaling(low, high, 0.0, 0.0)
     if heavy:
         scaling = Scaling(math.asinh(low / unit), math.asinh(high / unit), 0.0, 0.0, unit)
-    mean, spread = law.moments(scaling.transform)
+    mean, spread = law.moments(scaling.transform, scaling.low, scaling.high)
     spread = max(spread, (scaling.high - scaling.low) * _LEAST_SPREAD)
     scaling = replace(scaling, centre=mean, spread=spread)
     form = "any" if bound is None else bound.form

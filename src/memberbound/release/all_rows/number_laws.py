@@ -41,6 +41,8 @@ class NumberLaw:
     weights: FloatArray
     #: Cells above the noise; the weight of the others is spread over their octaves.
     clear: NDArray[np.bool_]
+    #: Noise scale of a cell's count.
+    scale: float
 
     @property
     def step(self) -> float:
@@ -59,18 +61,24 @@ class NumberLaw:
         half = self.step / 2
         return float(self.edges[first]) + half, float(self.edges[last]) - half
 
-    def moments(self, transform: Callable[[FloatArray], FloatArray]) -> tuple[float, float]:
-        """Return the mean and standard deviation of transformed numbers.
+    def moments(
+        self, transform: Callable[[FloatArray], FloatArray], low: float, high: float
+    ) -> tuple[float, float]:
+        """Return the mean and standard deviation of transformed numbers in [low, high].
 
         If the cells above the noise hold most of the weight, use these only: distant tails are
-        noise.
+        noise.  But noise may also hide numbers, as many as one scale, and these may be anywhere.
         """
         weights = np.where(self.clear, self.weights, 0.0)
         if weights.sum() < self.weights.sum() / 2:
             weights = self.weights
         middles = transform((self.edges[:-1] + self.edges[1:]) / 2)
         mean = float(np.average(middles, weights=weights))
-        return mean, math.sqrt(float(np.average((middles - mean) ** 2, weights=weights)))
+        square = float(np.average((middles - mean) ** 2, weights=weights))
+        hidden = min(1.0, self.scale / float(self.weights.sum()))
+        distance = (low + high) / 2 - mean
+        square = (1 - hidden) * (square + hidden * distance**2) + hidden * (high - low) ** 2 / 12
+        return mean + hidden * distance, math.sqrt(square)
 
     def cells(self, most: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
         """Return edges of about ``most`` cells of equal weight, and which of them are empty.
@@ -431,7 +439,7 @@ def fit_law(octaves: Octaves, zoom: ZoomCells, noisy: FloatArray, scale: float) 
         free = ~taken[inside]
         weights[inside] += np.where(free, least, 0.0)
         weights[inside] += _share_out(noisy[inside], scale, max(rest, 0.0), free)
-    return NumberLaw(octaves.writing, zoom.edges, _add_margins(weights), taken)
+    return NumberLaw(octaves.writing, zoom.edges, _add_margins(weights), taken, scale)
 
 
 def _add_margins(weights: FloatArray) -> FloatArray:
