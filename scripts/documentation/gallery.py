@@ -26,7 +26,7 @@ def with_examples(page: str) -> str:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         scripts = sorted(EXAMPLES.glob("*.py"), key=lambda path: int(path.stem.split("_")[0]))
         sections = list(pool.map(section, scripts))
-    return page.replace(MARK, "\n".join([STYLE, "", *sections]))
+    return page.replace(MARK, "\n".join([STYLE, "", f"{len(sections)} examples:", "", *sections]))
 
 
 def section(script: Path) -> str:

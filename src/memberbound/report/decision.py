@@ -23,6 +23,20 @@ def what_it_is(case: Case, file: ReleasedFile) -> str:
     return f"{kind} “{case.studied.data.target}”" if predicts else kind
 
 
+def _what_it_would_be(case: Case) -> str | None:
+    """Describe the file that a recommended remedy makes, before it is made."""
+    kind = {
+        "noise-every": "linear model",
+        "noise-other": "linear model",
+        "synthetic": "synthetic table",
+        "coarser": "coarser table",
+    }.get("" if case.remedy is None else case.remedy.id)
+    if kind is None or case.report is None:
+        return None
+    told: str = words()["kinds"][kind]
+    return f"{told} “{case.report.data.target}”" if told.endswith("predicts") else told
+
+
 def describe_promise(case: Case) -> tuple[str, ...]:
     """Return the promise in one sentence, then the attacker it holds against."""
     promise = case.promise
@@ -79,11 +93,15 @@ def costs(case: Case) -> list[str]:
         return []
     before = percent(remedy.score_before_estimate, "estimate")
     after = percent(remedy.score_after_estimate, "estimate")
-    what = "gives the right answer in about {} of cases"
+    target = "the target" if case.report is None else f"“{case.report.data.target}”"
+    subject = "such a file"
+    if remedy.id in ("synthetic", "coarser"):
+        subject = "a model trained on such a file"
+    what = f"predicts {target} rightly in about {{}} of cases"
     if remedy.score_name != "accuracy":
-        what = "explains about {} of the differences between people"
+        what = f"explains about {{}} of the differences in {target} between people"
     return [
-        f"In a rehearsal, such a file {what.format(after)}; without protection, {before}.",
+        f"In a rehearsal, {subject} {what.format(after)}; without protection, {before}.",
         "Both were measured on rows of the table, so they are for its owner only.",
     ]
 
@@ -158,7 +176,7 @@ def _plain_words(case: Case) -> dict[str, Any]:
     """Return the plain-language facts of a case, by their names in the templates."""
     return {
         "case": case,
-        "what": None if case.file is None else what_it_is(case, case.file),
+        "what": _what_it_would_be(case) if case.file is None else what_it_is(case, case.file),
         "promised": describe_promise(case),
         "costs": costs(case),
         "exposed": proved_success(case),

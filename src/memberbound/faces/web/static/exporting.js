@@ -44,11 +44,52 @@ const copying = (what, text) =>
     "Copy",
   );
 
+/** The cells of the first records of a CSV text; a last one that is cut off is left out. */
+function records(text, most) {
+  const found = [[""]];
+  let quoted = false;
+  for (let at = 0; at < text.length && found.length <= most; at += 1) {
+    const last = found.at(-1);
+    const letter = text[at];
+    if (letter === '"') {
+      if (quoted && text[at + 1] === '"') last[last.length - 1] += text[++at];
+      else quoted = !quoted;
+    } else if (letter === "," && !quoted) last.push("");
+    else if (letter === "\n" && !quoted) found.push([""]);
+    else if (letter !== "\r" || quoted) last[last.length - 1] += letter;
+  }
+  return found.slice(0, -1);
+}
+
+/** The first rows of a CSV file; the rest is not loaded. */
+function preview(file) {
+  const rows = element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": `First rows of ${file.name}` });
+  const node = element("details", { open: true, hidden: true }, element("summary", {}, `First rows of ${file.name}`), rows);
+  (async () => {
+    const reader = (await fetch(file.href)).body.getReader();
+    const { value } = await reader.read();
+    reader.cancel();
+    const [names, ...cells] = records(new TextDecoder().decode(value), 6);
+    const cell = (kind) => (text) => element(kind, {}, text);
+    fill(
+      rows,
+      element(
+        "table",
+        {},
+        element("thead", {}, element("tr", {}, names.map(cell("th")))),
+        element("tbody", {}, cells.map((row) => element("tr", {}, row.map(cell("td"))))),
+      ),
+    );
+    node.hidden = false;
+  })().catch(() => node.remove());
+  return node;
+}
+
 /** The files that a job wrote, to be downloaded. */
 export const downloads = (done) =>
   done.files.map((each) => ({
     name: each.name,
-    words: `${each.name} (${bytes(each.bytes)})`,
+    words: `Download ${each.name} (${bytes(each.bytes)})`,
     href: `/api/jobs/${encodeURIComponent(done.job)}/files/${encodeURIComponent(each.name)}`,
   }));
 
@@ -96,6 +137,7 @@ export class Exports {
       element(
         "div",
         { class: "buttons" },
+        files.map((file) => element("a", { class: "button", href: file.href, download: file.name }, file.words)),
         element(
           "button",
           {
@@ -110,8 +152,8 @@ export class Exports {
           { type: "button", onclick: (event) => copy(location.href, event.currentTarget) },
           "Copy link",
         ),
-        files.map((file) => element("a", { class: "button", href: file.href, download: file.name }, file.words)),
       ),
+      files.filter(({ name }) => name.endsWith(".csv")).map(preview),
       block("Command line", command.replace(/ --json$/, "")),
       block("Python", python),
     );

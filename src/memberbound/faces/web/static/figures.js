@@ -42,6 +42,9 @@ export function assumptions(answer) {
   );
 }
 
+/** A note with a capital letter, unless it begins with a file's or a column's name. */
+const raised = (text) => (/^[a-z]+[ ,:]/.test(text) ? `${text[0].toUpperCase()}${text.slice(1)}` : text);
+
 /** Warnings of an answer, if any. */
 export function warnings(answer) {
   const given = answer.warnings ?? [];
@@ -53,7 +56,7 @@ export function warnings(answer) {
     element(
       "ul",
       {},
-      given.map((text) => element("li", {}, `${text[0].toUpperCase()}${text.slice(1).replace(/\.$/, "")}.`)),
+      given.map((text) => element("li", {}, `${raised(text).replace(/\.$/, "")}.`)),
     ),
   );
 }

@@ -114,8 +114,30 @@ export class FilePanel {
       // Stopped for another file: that one has the floor.
       if (this.control !== control) return;
       if (problem.name === "AbortError") fill(this.status, notice("note", "Stopped. Nothing was kept."));
-      else fill(this.status, notice("bad", element("strong", {}, file.name), `: ${problem.message}`));
+      else if (!this.#offerSheets(file, problem.message))
+        fill(this.status, notice("bad", element("strong", {}, file.name), `: ${problem.message}`));
     }
+  }
+
+  /** Offer the sheets of a workbook that has several; false if that is not the problem. */
+  #offerSheets(file, problem) {
+    const [, listed] = problem.match(/must name one sheet of .*, which has (.*) \(--table/) ?? [];
+    if (!listed) return false;
+    const take = (name) => {
+      this.sheet.value = name;
+      this.send(file);
+    };
+    const names = [...listed.matchAll(/'([^']*)'/g)].map(([, name]) => name);
+    fill(
+      this.status,
+      notice("note", element("strong", {}, file.name), " has several sheets. Which one? "),
+      element(
+        "div",
+        { class: "buttons" },
+        names.map((name) => element("button", { type: "button", class: "small", onclick: () => take(name) }, name)),
+      ),
+    );
+    return true;
   }
 
   /** Find a file of the address again after a reload. */
