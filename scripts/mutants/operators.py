@@ -2,7 +2,7 @@
 
 ========== =========================================================================================
 rounding   outward rounding dropped or reversed
-noise      a sensitivity halved, ``times=`` dropped, a clip dropped
+noise      a sensitivity or a scale halved, ``times=`` dropped, a clip dropped
 slack      a slack dropped, or subtracted instead of added
 error      the same for other bounds of errors that are added, and factors that undo a shortfall
 share      an error share doubled, or its divisor dropped
@@ -44,6 +44,8 @@ _ROUNDED = {
     "double_below": ("float({0})", f"{_HOME}double_above({{0}})"),
     "nextafter": ("{0}",),
 }
+#: What draws noise → which argument is its scale.
+_SCALES = {"NoisySums": 0, "noisy_release": 1, "GaussianNoise": 0, "Noise": 0}
 _EXTREMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum"}
 _SLACK = re.compile(
     r"slack|\broom\b|doubt|rounding|regret|\bUNIT\b|SMALLEST|ROOM|_MARGIN|[A-Z]_ERROR|SLACK"
@@ -233,6 +235,10 @@ def _calls(node: ast.Call, bounding: bool) -> Iterator[tuple[str, ast.AST]]:
             new = deepcopy(node)
             new.args[k] = _times(argument, 2)
             yield "share", new
+    if name in _SCALES and texts:
+        new = deepcopy(node)
+        new.args[_SCALES[name]] = _times(node.args[_SCALES[name]], 0.5)
+        yield "noise", new
     if name in _ROUNDED and texts:
         for form in _ROUNDED[name]:
             text = form.format(*texts, all=", ".join(texts))

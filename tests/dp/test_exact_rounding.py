@@ -185,7 +185,7 @@ def test_the_leak_of_a_private_learner_is_from_above():
         assert truth <= value <= 1
         if g == 1 or growth > g * (1 + mp.mpf("1e-3")):
             assert value <= truth * (1 + mp.mpf("1e-11"))
-    assert leak_from_pure_dp(5e-324) > 0.0
+    assert leak_from_pure_dp(5e-324) > 0.0 == leak_from_pure_dp(0.0)
 
 
 def test_lines_that_need_no_noise_are_from_above():

@@ -1,6 +1,7 @@
 """Networks: trained on all rows by DP-SGD."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -329,9 +330,19 @@ def network(table, factory, *, eta=0.1, bounds=BOUNDS, training=QUICK):
     return fit_network(table, "ill", factory, **options)
 
 
-def test_a_network_of_a_raw_table_and_its_file(tmp_path):
-    how = Training(60, 0.5, 1.0)
+def test_a_network_of_a_raw_table_and_its_file(tmp_path, monkeypatch):
+    how, scales, keep = Training(60, 0.5, 1.0), Counter(), budgets.noisy_release
+
+    def noted(values, scale, source):
+        scales[scale] += np.size(values)
+        return keep(values, scale, source)
+
+    monkeypatch.setattr(budgets, "noisy_release", noted)
     made = network(people(), two_layers, eta=0.2, training=how)
+    # The noise of the record is the noise that every step drew.
+    drawn = made.budget.drawn
+    assert scales[drawn.noise_scale] == drawn.coordinates >= 60
+    assert made.calibration_.noise.scale == drawn.noise_scale
     assert made.columns == ("age", "sex")
     assert made.certificate_.value <= 0.2
     assert set(made.certificate_.theorems) == {"X12", "X22"}

@@ -48,6 +48,7 @@ def made():
         source=InsecureSource(1),
     )
     return SimpleNamespace(
+        marginals=model.marginals,
         marginal=lambda columns: read_marginal(model.marginals, columns, 6000),
         interval=lambda statistic: estimate_statistic(model.marginals, statistic, 6000),
     )
@@ -80,6 +81,21 @@ def test_a_marginal_has_the_noisy_counts_of_the_table(made):
     assert alone.to_dict() == pytest.approx(found["count"].to_dict())
     # Cells of single ages, not the bins that are counted with the target.
     assert len(made.marginal("age")) > 100
+
+
+def test_errors_are_those_of_sums_of_noisy_counts(made):
+    """A cell adds up counts of one variance; a share's coefficients are centred."""
+    for marginal in made.marginals:
+        first, rows = marginal.columns[:1], 6000
+        found = marginal.frame(first, rows)
+        added = marginal.counts.size / len(found)
+        # Rounding to the grid adds less than a hundredth.
+        error = marginal.scale * math.sqrt(added)
+        assert found["standard_error"].tolist() == pytest.approx([error] * len(found), rel=1e-2)
+        share = marginal.estimate(np.eye(len(found))[0], first, rows).intervals
+        centred = error * math.sqrt(1 - 1 / len(found)) / rows
+        assert share.standard_error == pytest.approx(centred, rel=1e-2)
+        assert share.table_upper - share.table_lower == pytest.approx(2 * 1.96 * centred, rel=0.03)
 
 
 def test_a_statistic_uses_the_counts_that_determine_it(made):

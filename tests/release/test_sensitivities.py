@@ -22,7 +22,9 @@ from memberbound.release.all_rows import (
     encoder_fit,
     gradient,
     histograms,
+    intervals,
     networks,
+    noisy_marginals,
     probabilities,
     summaries,
     text_training,
@@ -156,26 +158,49 @@ STATISTICS = {
 }
 
 
+@pytest.fixture
+def granted(monkeypatch):
+    """Collect the scales of the noise that intervals allow for."""
+    scales, plain = [], intervals.Noise
+
+    def noted(scale, *rest, **more):
+        scales.append(scale)
+        return plain(scale, *rest, **more)
+
+    for module in (summaries, noisy_marginals):
+        monkeypatch.setattr(module, "Noise", noted)
+    return scales
+
+
+def assert_published(made, paid, granted):
+    """Intervals and calibration are about the noise that was drawn."""
+    drawn = [noise.scale for _, _, noise in paid.values()]
+    assert set(granted) == set(drawn)
+    assert made.released.calibration.noise.scale == drawn[-1]
+
+
 @pytest.mark.parametrize("statistic", STATISTICS)
-def test_statistics(paid, statistic):
+def test_statistics(paid, granted, statistic):
     name, _, square = STATISTICS[statistic]
     columns = {"histogram": ["ill"], "contingency": ["ill", "note"]}.get(
         statistic, ["weight", "amount"]
     )
     bounds = BOUNDS | {"amount": [-100, 200], "note": ["red", "green", "blue"]}
-    summarize(table(), statistic=statistic, columns=columns, bounds=bounds, eta=0.45,
-              insecure_seed=7)  # fmt: skip
+    made = summarize(table(), statistic=statistic, columns=columns, bounds=bounds, eta=0.45,
+                     insecure_seed=7)  # fmt: skip
+    assert_published(made, paid, granted)
     assert_moves(paid, name, square)
     sensitivity = F(paid[name][0])
     if statistic in ("mean", "sum"):
         assert sensitivity**2 >= square * (1 + F(1, 2**20)) ** 2 * (1 - F(1, 2**50))
 
 
-def test_covariances(paid):
+def test_covariances(paid, granted):
     """Rows of length √w at most, or a gap of the same length; products x·xᵀ of length w."""
     bounds = BOUNDS | {"amount": [-100, 200]}
-    summarize(table(), statistic="covariance", columns=["weight", "amount"], bounds=bounds,
-              eta=0.45, insecure_seed=7)  # fmt: skip
+    made = summarize(table(), statistic="covariance", columns=["weight", "amount"],
+                     bounds=bounds, eta=0.45, insecure_seed=7)  # fmt: skip
+    assert_published(made, paid, granted)
     room = (1 + F(1, 2**20)) ** 2
     assert_moves(paid, "means", F(4 * 2))
     assert_moves(paid, "products", F(2 * 2**2))
@@ -296,7 +321,8 @@ def test_synthetic_tables(paid, monkeypatch):
         synthesizing, "measure_fidelity", lambda *_: SimpleNamespace(shortcoming=None)
     )
     bounds = BOUNDS | {"note": ["red", "green", "blue"], "amount": [-100, 200]}
-    synthesize(table(), target="ill", rows=50, bounds=bounds, eta=0.45, insecure_seed=7)
+    made = synthesize(table(), target="ill", rows=50, bounds=bounds, eta=0.45, insecure_seed=7)
+    assert made.model.calibration_.noise.scale == paid["columns"][2].scale
     columns = 3  # amount, weight and note
     pairs = math.comb(columns, 2)
     for name in {"target", "cells", "columns", "pairs", "further pairs", "calibration"} & {*paid}:

@@ -15,6 +15,7 @@ from optional import Later
 
 torch, transformers = Later("torch"), Later("transformers")
 
+from memberbound.release.all_rows import text as texts  # noqa: E402
 from memberbound.release.all_rows import text_training  # noqa: E402
 from memberbound.release.all_rows.text import TextRun  # noqa: E402
 from memberbound.release.all_rows.text_adapters import (  # noqa: E402
@@ -177,6 +178,19 @@ def test_what_is_published_does_not_tell_how_many_documents_persons_have():
     alone = [TextRecords(some_documents(n), LENGTH) for n in (40, 41)]
     scales = [TextRun(gpt2(), training_of(), records, 0.1, seed=1).scale for records in alone]
     assert scales[0] != scales[1]  # the number of documents is public there, and enters
+
+
+def test_a_run_draws_the_noise_of_its_record(monkeypatch):
+    drawn = []
+
+    def train(adapted, records, training, noise, **more):
+        drawn.append(noise.scale)
+        return TrainingState.start(adapted.size)
+
+    monkeypatch.setattr(texts, "train_adapters", train)
+    run = TextRun(gpt2(), training_of(), TextRecords(some_documents(12), LENGTH), 0.1, seed=1)
+    made = run.train()
+    assert drawn == [run.budget.drawn.noise_scale] == [made.calibration_.noise.scale]
 
 
 def test_a_document_that_overflows_has_no_influence():
