@@ -23,6 +23,7 @@ from memberbound.iid.count_functions import (
     totals_upper,
     walk_function,
 )
+from memberbound.iid.count_record import COUNTS_FORMAT, CountRecord
 from memberbound.iid.gaussian_mean import leak_of_gaussian_mean_bound
 from memberbound.iid.profiles import CountProfile
 from memberbound.iid.record_leak import record_leak_upper, record_leaks
@@ -164,3 +165,10 @@ def test_every_candidate_of_a_certificate_is_its_formula_at_its_share(n):
         for f, total, w in zip(functions[1:], others, certificates._WEIGHTS, strict=True)
     ]
     assert math.fsum(terms) == pytest.approx(1 / (beta * shares[kind]), rel=1e-6)
+
+
+def test_records_of_counts_have_lists_of_one_length():
+    read = CountRecord.of_dict({"format": COUNTS_FORMAT, "count": [1, 3], "cells": [5, 2]})
+    assert read.profile.rows == 1 * 5 + 3 * 2
+    with pytest.raises(InputError, match="same length"):
+        CountRecord.of_dict({"format": COUNTS_FORMAT, "count": [1, 3], "cells": [5]})

@@ -5,6 +5,7 @@ is replaced by one that is off by as much as Higham's bounds allow, or exact inp
 """
 
 import math
+from dataclasses import asdict
 from fractions import Fraction
 from itertools import pairwise
 
@@ -18,6 +19,7 @@ from memberbound.subset import enumeration, exponential
 from memberbound.subset.enumeration import exact_bounds, subset_laws
 from memberbound.subset.exponential import CentredScores, ExponentialMechanism
 from memberbound.subset.exponential_setting import ExponentialSetting
+from memberbound.subset.population_record import PopulationRecord
 
 F = Fraction
 UNIT = 2.0**-53
@@ -197,3 +199,31 @@ def test_three_attackers_are_compared_soundly():
             assert truth <= value <= truth + mp.mpf(1e-14)
     assert inside == setting().at(2.0).mechanism.epsilon_population < 2.0
     assert compared.practical == solution.bounds.success_upper < compared.population
+
+
+def test_curves_allow_for_the_errors_of_both_laws():
+    """Laws as far off as is granted: the heavier mass is raised by it, whatever the ratio."""
+    error, half = 0.01, math.log(0.5)
+    law_in, law_out = np.array([[half, half - 3.0]]), np.array([[half - 3.0, half]])
+    game, exactly = SubsetGame(population=2, size=1), np.zeros((1, 2))
+    made = enumeration.SubsetLaws(
+        game, law_in, law_out, np.full(2, error), law_in - law_out, exactly, 40.0
+    )
+    for epsilon in (0.0, 1.0, 2.5):
+        exact = 0.5 * math.exp(error) * -math.expm1(epsilon - 3.0)
+        for side in ("forward", "backward"):
+            assert exact <= made.curve(0).delta(epsilon, side) <= exact * (1 + 1e-12)
+    # A sure outcome: no mass above 1, and total variation 0 but for the error of the ratio.
+    none = np.zeros((1, 1))
+    made = enumeration.SubsetLaws(game, none, none, none[0] + error, none, none, 9.0)
+    assert 0.0 <= made.curve(0).delta(0.0) < 1e-12
+
+
+def test_records_of_certificates_hold_numbers_that_can_be():
+    plain = asdict(PopulationRecord(rows_sha256="", columns=(), asked="eta", amount=0.1, clip=None,
+                                    sensitivity=None, unit=None))  # fmt: skip
+    for name, least in [("amount", 0.0), ("clip", 0), ("divisor", 0), ("subsets", 0)]:
+        for value in (least, least + 1):
+            assert getattr(PopulationRecord.of_dict(plain | {name: value}), name) == value
+        with pytest.raises(InputError, match=name):
+            PopulationRecord.of_dict(plain | {name: -1})

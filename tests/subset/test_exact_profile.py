@@ -5,6 +5,7 @@ Each step is given doubles and must not return less than the exact value for the
 
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 
 import mpmath as mp
 import numpy as np
@@ -239,3 +240,35 @@ def test_epsilon_is_confirmed_at_shifts_beyond_all_use():
         for delta in (0.9, 0.3, 1e-3):
             for x, epsilon in enumerate(held.pmp_epsilon(delta, sigma).tolist()):
                 assert held.delta(epsilon, sigma)[x] <= delta
+
+
+# ---- products and squares at the ends of the doubles ---------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("records", [3, 150])
+def test_distances_whose_squares_underflow_are_from_above(kind, records):
+    """Beside a column of ones the others are so small that all squares are 0."""
+    steps = np.arange(records) * 3e-200
+    found = kind.of(np.stack([np.ones(records), steps], axis=1))
+    mean = found.averages(lambda d: d[:, None])[:, 0].tolist()
+    for row, here in [*enumerate(steps.tolist())][::31]:
+        others = [abs(F(here) - F(there)) for there in steps.tolist()]
+        assert max(others) <= F(float(found.largest[row]))
+        assert sum(others) / (records - 1) <= F(mean[row])
+
+
+def test_mean_distances_are_products_from_above():
+    rng = np.random.default_rng(8)
+    for share, unit in zip(rng.uniform(0, 1, 80).tolist(), rng.uniform(1, 9, 80).tolist(),
+                           strict=True):  # fmt: skip
+        stub = SimpleNamespace(averages=lambda _, s=share: np.array([[s]]), largest=np.array([unit]))
+        (found,) = NeighbourProfile(stub).mean_distance.tolist()
+        assert F(share) * F(unit) <= F(found) <= F(share) * F(unit) * (1 + F(1, 2**48))
+
+
+def test_returned_epsilons_meet_their_target_when_read_again():
+    """Records at one distance from each other: ε is that of the largest distance itself."""
+    made = NeighbourProfile.from_vectors(np.eye(5))
+    for delta in np.geomspace(1e-9, 0.2, 60).tolist():
+        assert (made.delta(made.pmp_epsilon(delta, 0.9).max(), 0.9) <= delta).all()

@@ -7,6 +7,7 @@ adds for rounding is seen, be it one unit in the last place.
 import math
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import mpmath as mp
 import numpy as np
@@ -16,7 +17,13 @@ from memberbound.games import SubsetGame
 from memberbound.subset import sampling
 from memberbound.subset.enumeration import worst_case_bounds
 from memberbound.subset.exponential import CentredScores, ExponentialMechanism
-from memberbound.subset.sampling import SwapMeans, _Direction, sampled_bounds, swap_means
+from memberbound.subset.sampling import (
+    SwapMeans,
+    _Direction,
+    _sampled_success,
+    sampled_bounds,
+    swap_means,
+)
 
 F = Fraction
 UNIT = 2.0**-53
@@ -236,3 +243,39 @@ def test_adding_many_draws_is_counted(mechanism):
     """Adding n probabilities loses n units of their sum; that of A and A' is twice that of p."""
     means = swap_means(replace(mechanism, epsilon=1e-6), 20_000)
     assert (means.rounding.min(axis=0) >= 1.9 * 20_000 * UNIT * means.chosen).all()
+
+
+@mp.workdps(40)
+def test_mean_squares_are_from_above(mechanism):
+    """The same subsets with probabilities of 40 digits: squares count their errors twice."""
+    game, scores, draws = mechanism.game, mechanism.scores, 8
+    found = swap_means(mechanism, draws, seed=3)
+    every = np.tile(np.arange(game.population), (draws, 1))
+    subsets = np.random.default_rng(3).permuted(every, axis=1)[:, : game.size]
+    squares = np.zeros((2, len(found.order)), dtype=object)
+    for subset in subsets:
+        # Rows of the scores are outcomes in the order of the sampler.
+        weights = [
+            mp.exp(mp.fsum(exactly(scores.values[subset, w])) + mp.mpf(scores.base[w]))
+            for w in found.order.tolist()
+        ]
+        chances = np.array([weight / mp.fsum(weights) for weight in weights])
+        squares += [chances**2, np.cumsum(chances[::-1])[::-1] ** 2]
+    for exact, bound in zip(squares, (found.chosen_square, found.tail_square[:-1]), strict=True):
+        for truth, value in zip(exact.tolist(), bound.tolist(), strict=True):
+            assert truth / draws <= value or value == 1.0
+            assert value <= truth / draws * (1 + mp.mpf("1e-11"))
+
+
+def test_accuracies_at_the_prior_are_from_above():
+    """max(π, 1 - π) + min(π, 1 - π)·gain in rationals, for gains that are doubles."""
+    rng = np.random.default_rng(6)
+    for population, size in [(3, 1), (7, 2), (10, 3), (49, 24), (11, 9), (6, 3)]:
+        gain = rng.uniform(0, 1, population)
+        side = SimpleNamespace(hockey_stick=lambda _, g=gain: g)
+        game = SubsetGame(population=population, size=size)
+        found = _sampled_success(game, side, side, np.full(population, np.inf))
+        prior = Fraction(size, population)
+        for value, reached in zip(gain.tolist(), found.tolist(), strict=True):
+            exact = max(prior, 1 - prior) + min(prior, 1 - prior) * Fraction(value)
+            assert exact <= Fraction(reached) <= exact * (1 + Fraction(1, 2**46))

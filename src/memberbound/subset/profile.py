@@ -320,12 +320,13 @@ def _root_mean_squares(centred: FloatArray) -> FloatArray:
     deviation of 0, and the root of the mean squared length at most √(2s).  So the computed mean is
     off by at most 1.5·``sum_slack``(N)·√s, and a row, which was rounded when it was centred, by a
     unit of ‖a - m‖ + √s.  Both move √(‖a - m‖² + s) by √2 times as much at most, and the sums over
-    rows and coordinates by half of their slack: four of them are enough for everything.
+    rows and coordinates by half of their slack: four of them are enough for everything.  Squares
+    that underflow hide roots far below the lowest edge, to which the caller raises them.
     """
     records, dimension = centred.shape
     moved = centred - centred.mean(axis=0)
     squares = np.einsum("ij,ij->i", moved, moved)
-    root = np.sqrt((squares + squares.mean() + _UNDERFLOW) * (records / (records - 1)))
+    root = np.sqrt((squares + squares.mean()) * (records / (records - 1)))
     return np.asarray(root * (1 + 4 * sum_slack(records + dimension)))
 
 
@@ -334,7 +335,8 @@ def _reach(centred: FloatArray) -> FloatArray:
     records, dimension = centred.shape
     squares = np.einsum("ij,ij->i", centred, centred)
     slack = 8 * (dimension + 8) * UNIT  # as in :class:`BinnedDistances`: for roots and sums too
-    norms = np.sqrt(squares * (1 + slack) + _UNDERFLOW)
+    # Squares that underflow shorten a norm by less than the slack on the root, or than `away` is at least.
+    norms = np.sqrt(squares * (1 + slack))
     order = np.argsort(-norms)[:129]
     outer = order[:-1] if records > 129 else order
     # All other records are no farther from the centre than the next one.
