@@ -97,6 +97,29 @@ def test_rows_may_be_anywhere_within_their_offset():
     assert crowd.frequencies.fourth < truth <= allowed
 
 
+def test_offsets_count_in_a_metric_that_is_off_itself(monkeypatch):
+    """Rows of 0: only the offset is left, where the crowd hides less by the relative error."""
+    crowd = crowd_of(np.random.default_rng(14).normal(size=60), 2.0)
+    least, table = float(crowd._covariance.min()), crowd.table
+    monkeypatch.setattr(Crowd, "_relative_error", 0.5)
+    none = replace(table, halves=np.zeros_like(table.halves), offset=1e-3)
+    found = crowd_module._Frequencies.of(replace(crowd, table=none)).fourth
+    assert found >= len(table.halves) * (1e-3**2 * 1.5 / least) ** 2
+
+
+def test_a_part_with_larger_fourth_moments_decays_less():
+    frequencies = crowd_of(np.random.default_rng(15).normal(size=400), 2.0).frequencies
+    parts = [replace(part, fourth=1.5 * part.fourth) for part in frequencies.parts]
+    radii = np.geomspace(1.0, 40.0, 30)
+    usual, less = (
+        made._far(radii[:-1], radii[1:], 1.05)
+        for made in (frequencies, replace(frequencies, parts=parts))
+    )
+    decaying = np.isfinite(usual)
+    assert decaying.sum() > 5
+    assert (less[decaying] > usual[decaying]).all()
+
+
 def test_fourth_moments_are_never_below_the_exact_ones():
     rng = np.random.default_rng(3)
     for columns in (1, 2):

@@ -262,7 +262,8 @@ def test_mean_distances_are_products_from_above():
     rng = np.random.default_rng(8)
     for share, unit in zip(rng.uniform(0, 1, 80).tolist(), rng.uniform(1, 9, 80).tolist(),
                            strict=True):  # fmt: skip
-        stub = SimpleNamespace(averages=lambda _, s=share: np.array([[s]]), largest=np.array([unit]))
+        mean = lambda _, share=share: np.array([[share]])  # noqa: E731
+        stub = SimpleNamespace(averages=mean, largest=np.array([unit]))
         (found,) = NeighbourProfile(stub).mean_distance.tolist()
         assert F(share) * F(unit) <= F(found) <= F(share) * F(unit) * (1 + F(1, 2**48))
 

@@ -335,7 +335,7 @@ def _reach(centred: FloatArray) -> FloatArray:
     records, dimension = centred.shape
     squares = np.einsum("ij,ij->i", centred, centred)
     slack = 8 * (dimension + 8) * UNIT  # as in :class:`BinnedDistances`: for roots and sums too
-    # Squares that underflow shorten a norm by less than the slack on the root, or than `away` is at least.
+    # What squares that underflow hide is less than the slack, or than each of ``away`` below.
     norms = np.sqrt(squares * (1 + slack))
     order = np.argsort(-norms)[:129]
     outer = order[:-1] if records > 129 else order
