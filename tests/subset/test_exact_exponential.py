@@ -213,6 +213,13 @@ def test_curves_allow_for_the_errors_of_both_laws():
         exact = 0.5 * math.exp(error) * -math.expm1(epsilon - 3.0)
         for side in ("forward", "backward"):
             assert exact <= made.curve(0).delta(epsilon, side) <= exact * (1 + 1e-12)
+    # An outcome whose mass is below the doubles still gives its ratio away.
+    law_in, law_out = np.array([[0.0, -900.0]]), np.array([[0.0, -903.0]])
+    made = enumeration.SubsetLaws(
+        game, law_in, law_out, np.full(2, error), law_in - law_out, exactly, 40.0
+    )
+    assert made.curve(0).delta(2.9) > 0.0
+    assert made.curve(0).epsilon(0.0) >= 3.0
     # A sure outcome: no mass above 1, and total variation 0 but for the error of the ratio.
     none = np.zeros((1, 1))
     made = enumeration.SubsetLaws(game, none, none, none[0] + error, none, none, 9.0)
