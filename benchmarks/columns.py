@@ -29,8 +29,9 @@ from memberbound.release.all_rows.cells import Cells, released_column
 from memberbound.release.all_rows.private_columns import learn_columns, take_looks
 from memberbound.release.budget import Budget
 from memberbound.release.randomness import InsecureSource
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import read_column
 from memberbound.tables.records import Records, read_records
+from memberbound.tables.values import Values
 
 #: Share of what is left of μ² that counts the columns of a synthetic table.
 _COUNTED = 0.37
@@ -128,7 +129,7 @@ def draw(cells: Cells, true: Values, scale: float, draws: np.random.Generator) -
     bins = draws.choice(len(weights), _DRAWN, p=weights)
     made = cells.draw(column.first[bins], column.last[bins], draws)
     texts = made.astype(object).where(made.notna(), None)
-    return Values.of([None if v is None else str(v) for v in texts])
+    return read_column([None if v is None else str(v) for v in texts])
 
 
 def measure(values: Values, columns: int, eta: float, seed: int) -> tuple[float, float, float]:
@@ -175,7 +176,7 @@ def main() -> None:
     if not asked.csv:
         for rows in asked.rows:
             made = shapes(rows, np.random.default_rng(0))
-            read = {k: Values.of(list(v)) for k, v in made.items()}
+            read = {k: read_column(list(v)) for k, v in made.items()}
             tables.append((str(rows), read, asked.columns))
     print(
         "| rows | column | total variation | worst | lost | impossible |\n|---|---|---|---|---|---|"

@@ -57,7 +57,7 @@ from memberbound.release import budget as budgets
 from memberbound.release.all_rows.training import fit_private
 from memberbound.release.budget import Budget
 from memberbound.release.randomness import InsecureSource
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import read_column
 
 Split = tuple[pd.DataFrame, pd.DataFrame]
 Case = tuple[str, Callable[[int], Split], dict[str, Any] | None]
@@ -283,7 +283,7 @@ def rival(
     name: str, model: Any, train: pd.DataFrame, test: pd.DataFrame, run: int
 ) -> Iterator[list[float]]:
     """Scores of a rival's models, one per setting, on the columns that ``model`` paid for."""
-    codes, known = model.target.read(Values.of(train[model.target.name]))
+    codes, known = model.target.read(read_column(train[model.target.name]))
     kept = np.flatnonzero(known)
     learnt, other = (
         _unit(model.encode(train)[0].matrix())[kept],

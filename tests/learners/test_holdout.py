@@ -20,7 +20,7 @@ from memberbound.learners.holdout import (
     standard_error,
 )
 from memberbound.release.model_quality import ReleaseScore, usefulness_notes
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import read_column
 
 CLASSES = ("a", "b", "c")
 
@@ -95,9 +95,9 @@ def test_columns_of_a_model_follow_the_names_of_classes():
 
 
 def test_targets_without_a_value_are_reported():
-    texts, there = read_target(Values.of(["x", None, "1"]), numbers=False)
+    texts, there = read_target(read_column(["x", None, "1"]), numbers=False)
     assert (texts[there].tolist(), there.tolist()) == (["x", "1"], [True, False, True])
-    _, there = read_target(Values.of([1.5, None, np.inf]), numbers=True)
+    _, there = read_target(read_column([1.5, None, np.inf]), numbers=True)
     assert there.tolist() == [True, False, False]
 
 

@@ -21,7 +21,7 @@ from memberbound.release.all_rows.histograms import FIXED_CELLS, MISSING
 from memberbound.release.all_rows.learner_forms import Settings
 from memberbound.release.budget import BudgetShare
 from memberbound.release.randomness import InsecureSource
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import read_column
 
 
 def hills(rows=3000, seed=0):
@@ -232,9 +232,11 @@ def test_edges_rise_within_the_range(centre, spread, unit):
 
 
 def test_bins_and_leaves_cover_all_kinds_of_values():
-    cells = (MISSING, int(FIXED_CELLS.cell_of(Values.of(pd.Series(["old"])))[0]))
+    cells = (MISSING, int(FIXED_CELLS.cell_of(read_column(pd.Series(["old"])))[0]))
     bins = boosting.BinnedColumn(ColumnCode("a", Scaling(0.0, 32.0, 16.0, 1e9), (), cells))
-    values = Values.of(pd.Series([None, "old", "odd", "-7", "0.5", "31.5", "1e300"], dtype=object))
+    values = read_column(
+        pd.Series([None, "old", "odd", "-7", "0.5", "31.5", "1e300"], dtype=object)
+    )
     assert bins.cells.cell_of(values).tolist() == [32, 33, 34, 0, 0, 31, 31]
     assert bins.count == 35
     coins = np.random.default_rng(0)

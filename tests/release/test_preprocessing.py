@@ -40,7 +40,7 @@ from memberbound.release.all_rows.private_columns import learn_columns, rows_nee
 from memberbound.release.all_rows.training import fit_private
 from memberbound.release.budget import CLASS_SLACK, HISTOGRAM_MOVES, Budget, BudgetShare, NoisySums
 from memberbound.release.randomness import InsecureSource
-from memberbound.tables.columns import Values, label_of
+from memberbound.tables.columns import label_of, read_column
 from memberbound.tables.records import Records, read_records
 
 DRAWS = np.random.default_rng(0)
@@ -67,7 +67,7 @@ def test_replacing_a_record_changes_only_its_own_reading(values, index, other):
     index %= len(values)
     changed = [*values[:index], other, *values[index + 1 :]]
     alone = np.arange(len(values)) != index
-    first, second = Values.of(column(values)), Values.of(column(changed))
+    first, second = read_column(column(values)), read_column(column(changed))
     assert (FIXED_CELLS.cell_of(first)[alone] == FIXED_CELLS.cell_of(second)[alone]).all()
     assert np.array_equal(first.numbers[alone], second.numbers[alone], equal_nan=True)
     labels = ["1", "True", "?"]
@@ -80,7 +80,7 @@ def test_replacing_a_record_changes_only_its_own_reading(values, index, other):
 @settings(derandomize=True, deadline=None)
 @given(number=st.floats(allow_nan=False))
 def test_numbers_lie_in_their_octave(number):
-    cell = int(FIXED_CELLS.cell_of(Values.of(np.array([number])))[0])
+    cell = int(FIXED_CELLS.cell_of(read_column(np.array([number])))[0])
     assert 0 <= cell < NUMBER_CELLS
     low, high = octave_ends(cell)
     assert low * number >= 0
@@ -122,7 +122,9 @@ def test_words_for_a_gap_are_values_where_the_bounds_list_them(tmp_path):
     assert read["school"].positions(found["school"].labels).tolist() == [0, 1, 2, 3, 3, 3, 3]
     assert [read["plain"].label(row) for row in range(7)] == ["", "ged", "", "", "", "", ""]
     # A typed gap stays one, and numbers are read as before.
-    objects = Values.of(pd.Series([None, math.nan, "none", "1.50"], dtype=object), "words:none:any")
+    objects = read_column(
+        pd.Series([None, math.nan, "none", "1.50"], dtype=object), "words:none:any"
+    )
     assert [objects.label(row) for row in range(4)] == ["", "", "none", "1.5"]
 
 
@@ -146,7 +148,7 @@ def test_public_edges_are_bins_and_cells():
     )
     assert bounds["age"] == Range(18, 65, edges=(18, 30, 45, 65))
     assert bounds["kg"].edges == (0, 50, 80.5, 300)
-    ages = Values.of(np.array([17.0, 18, 29, 30, 44, 45, 65, 99]))
+    ages = read_column(np.array([17.0, 18, 29, 30, 44, 45, 65, 99]))
     cells = public_column("age", bounds["age"], "0")
     assert cells.cell_of(ages).tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
     drawn = cells.draw(np.repeat([0, 1, 2], 400), np.repeat([0, 1, 2], 400), DRAWS)
@@ -293,13 +295,13 @@ def test_columns_of_every_kind_are_coded():
     assert codes["balance"].scaling.unit > 0  # heavy tails: through an arsinh
     assert codes["year"].scaling.spread < 100
     cities = codes["city"].indicator_cells.cell_of(
-        Values.of(column(["Rome", "Oslo", "Bern", "Lima", "Quito"]))
+        read_column(column(["Rome", "Oslo", "Bern", "Lima", "Quito"]))
     )
     assert len(set(cities.tolist())) == 4
     assert cities[3] == cities[4] == codes["city"].indicators - 1
     assert codes["name"].scaling is None
     assert codes["same"].indicators >= 1
-    unknown = int(FIXED_CELLS.cell_of(Values.of(column(["unknown"])))[0])
+    unknown = int(FIXED_CELLS.cell_of(read_column(column(["unknown"])))[0])
     assert codes["code"].scaling is not None
     assert unknown in codes["code"].cells
     assert model.target.classes == ("no", "yes")
@@ -355,7 +357,7 @@ def test_a_lower_threshold_names_single_people_too_often():
 
 
 def test_a_class_of_one_person_is_left_out_and_has_no_weight():
-    goal = Values.of(column(["no"] * 500 + ["yes"] * 400 + ["maybe"]))
+    goal = read_column(column(["no"] * 500 + ["yes"] * 400 + ["maybe"]))
     table = Records({"y": goal}, len(goal))
 
     def target(scale, classifier=True, bounds=None):
@@ -379,7 +381,7 @@ def test_a_class_of_one_person_is_left_out_and_has_no_weight():
 
 def test_targets_of_numbers_are_scaled_and_cut_off():
     code = TargetCode("y", (), 10.0, 30.0)
-    scaled, known = code.read(Values.of(column([10, 20, 30, 99, None, "word"])))
+    scaled, known = code.read(read_column(column([10, 20, 30, 99, None, "word"])))
     assert scaled.tolist() == [-1.0, 0.0, 1.0, 1.0, 0.0, 0.0]
     assert known.tolist() == [True] * 4 + [False] * 2
     assert code.numbers(np.array([-1.0, 0.5, 7.0])).tolist() == [10.0, 25.0, 30.0]
@@ -419,7 +421,7 @@ def test_a_table_that_cannot_pay_is_refused_without_being_looked_at():
 def test_identifiers_are_left_out_and_categories_are_not(rows, kinds, kept):
     """By noisy counts alone: unshared texts fill the buckets evenly."""
     numbers = np.arange(rows) if kinds is None else np.arange(rows) % kinds
-    values = Values.of(np.array([f"person {k}" for k in numbers], dtype=object))
+    values = read_column(np.array([f"person {k}" for k in numbers], dtype=object))
     for seed in range(5):
         first = NoisySums(47.0, 1, InsecureSource(seed))
         share = BudgetShare("second", 1.0)
@@ -473,7 +475,7 @@ def test_the_number_of_distinct_values_has_sensitivity_one():
         table = rng.choice(values, 8).astype(object)
         other = table.copy()
         other[0] = rng.choice(values)
-        moved.add(Values.of(table).distinct - Values.of(other).distinct)
+        moved.add(read_column(table).distinct - read_column(other).distinct)
         singles.add(once(table) - once(other))
     assert moved == {-1, 0, 1}
     assert max(singles) > 1

@@ -27,7 +27,7 @@ from memberbound.release.all_rows.synthetic import fit_synthetic
 from memberbound.release.all_rows.training import fit_private
 from memberbound.release.budget import CLASS_SLACK, HISTOGRAM_MOVES, Budget, NoisySums
 from memberbound.release.randomness import InsecureSource
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import read_column
 from memberbound.tables.records import Records, read_records
 
 MU = Budget.for_eta(0.05, slack=1e-7).mu
@@ -158,7 +158,7 @@ class Second:
 
 def learn(columns, scale, second, seed=0, *, first=None, named=True, **options):
     """Learn columns with noise of given scales."""
-    read = {name: Values.of(pd.Series(list(v), dtype=object)) for name, v in columns.items()}
+    read = {name: read_column(pd.Series(list(v), dtype=object)) for name, v in columns.items()}
     records = Records(read, len(next(iter(read.values()))))
     source = InsecureSource(seed)
     first = first or NoisySums(scale, len(columns), source)
@@ -220,9 +220,9 @@ def test_the_gap_beside_a_code_is_rare():
     values = np.where(np.arange(9000) % 3 == 0, -1, 1000 + np.arange(9000) % 900)
     column = learn({"code": values}, 30.0, 40.0)["code"]
     cells = column.cells()
-    gap = int(cells.cell_of(Values.of(np.array([500.0])))[0])
+    gap = int(cells.cell_of(read_column(np.array([500.0])))[0])
     assert gap in cells.rare
-    assert int(cells.cell_of(Values.of(np.array([-1.0])))[0]) not in cells.rare
+    assert int(cells.cell_of(read_column(np.array([-1.0])))[0]) not in cells.rare
 
 
 def test_mostly_missing_columns_stay():
@@ -243,7 +243,7 @@ def test_identifiers_and_free_text_have_no_cells():
 def test_the_law_is_near_the_truth_where_the_noise_is_small(name):
     table = shapes(20_000)
     column = learn({name: table[name]}, 8.0, 8.0)[name]
-    numbers = Values.of(pd.Series(list(table[name]), dtype=object)).numbers
+    numbers = read_column(pd.Series(list(table[name]), dtype=object)).numbers
     law = column.law
     true = np.histogram(numbers, law.edges)[0]
     assert true.sum() > 0.995 * len(numbers)
@@ -296,7 +296,7 @@ def test_the_cost_is_a_function_of_public_numbers():
 
 def test_rare_classes_of_a_target_are_named():
     """Two hundred and fifty of 5600 rows, where a column of 20 needs about 480."""
-    goal = Values.of(pd.Series(["no"] * 5350 + ["yes"] * 249 + ["odd"], dtype=object))
+    goal = read_column(pd.Series(["no"] * 5350 + ["yes"] * 249 + ["odd"], dtype=object))
     for seed in range(6):
         budget = Budget(MU, 0.0, source=InsecureSource(seed))
         found, scale = learn_classes(Records({"y": goal}, 5600), "y", budget)

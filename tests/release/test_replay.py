@@ -477,7 +477,7 @@ def with_integers_merged_by_a_gap(table, folder):
     return frame.assign(patient_id=pd.to_numeric(frame["patient_id"]))
 
 
-def spelled_by_the_column(column, form="any", honest=columns.Values.of):
+def spelled_by_the_column(column, form="any", honest=columns.read_column):
     """Numbers are spelled otherwise as soon as one row of the column holds a word."""
     values = honest(column, form)
     if np.isnan(values.numbers).any():

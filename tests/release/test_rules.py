@@ -22,7 +22,7 @@ from memberbound.release.all_rows import rules as rules_module
 from memberbound.release.all_rows import rules_section, synthetic
 from memberbound.release.all_rows.bounds import read_bounds
 from memberbound.release.all_rows.rules_section import read_rules
-from memberbound.tables.columns import Values, label_of
+from memberbound.tables.columns import label_of, read_column
 
 EDGES, GROUPS = [30, 45, 65], ["young", "middle", "older", "old"]
 AGE_GROUP = {"from": "age", "edges": EDGES, "labels": GROUPS}
@@ -143,7 +143,7 @@ def test_random_rules_hold_in_every_row_and_are_idempotent(section, seed):
     pd.testing.assert_frame_equal(frame, before)
     pd.testing.assert_frame_equal(rules.apply(after, ORDER), after)
     # The owner's notes agree with the naive check.
-    real = {name: Values.of(after[name]) for name in after.columns}
+    real = {name: read_column(after[name]) for name in after.columns}
     assert rules.broken_shares(real) == {}
     assert [n for n in ORDER if n in after.columns] == list(after.columns)
     assert {str(after[n].dtype) for n in ("x", "y")} == {"Int64"}
@@ -242,7 +242,7 @@ def test_no_value_stops_a_release_after_spending(value):
     )
     then = dict.fromkeys(["whole", "plain", "half", "time"], value)
     after = read(implies(({"word": "a"}, then))).apply(frame, frame.columns)
-    labels = [Values.of(after[name]).label(0) for name in then]
+    labels = [read_column(after[name]).label(0) for name in then]
     days = (date(9999, 12, 31) - date(1970, 1, 1)).days
     expected = label_of(value)
     assert all(label in (expected, str(days)) for label in labels[:3])

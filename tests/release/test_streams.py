@@ -23,8 +23,9 @@ from memberbound.errors import InputError, MemberboundError
 from memberbound.scratch import large_array
 from memberbound.tables import csv_files, csv_records, records
 from memberbound.tables import table as tables
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import read_column
 from memberbound.tables.engine import size_in_bytes
+from memberbound.tables.values import Values
 
 #: More rows than one part, the smallest batch of the engine.
 ROWS, PART = 5000, 2048
@@ -334,8 +335,8 @@ COLUMNS = {
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_parts_of_a_column_are_the_column(name, size):
     column = COLUMNS[name]
-    whole = Values.of(column)
-    parts = [Values.of(column[a : a + size]) for a in range(0, len(column), size)]
+    whole = read_column(column)
+    parts = [read_column(column[a : a + size]) for a in range(0, len(column), size)]
     joined = Values.concat(parts)
     np.testing.assert_array_equal(joined.numbers, whole.numbers)
     assert joined.factorize()[1] == whole.factorize()[1]

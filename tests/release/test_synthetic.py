@@ -27,7 +27,7 @@ from memberbound.release.all_rows.cells import (
 from memberbound.release.all_rows.marginals import LabelledRows
 from memberbound.release.all_rows.synthetic import fit_synthetic
 from memberbound.release.randomness import InsecureSource
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import read_column
 from memberbound.tables.persons import Persons
 from memberbound.tables.records import read_records
 
@@ -188,7 +188,7 @@ def test_shares_of_the_budget_add_up(columns, target):
     ],
 )
 def test_how_a_value_is_written(values, expected):
-    assert {WRITINGS[cell] for cell in format_cells(Values.of(values))} == {expected}
+    assert {WRITINGS[cell] for cell in format_cells(read_column(values))} == {expected}
 
 
 def test_few_odd_values_do_not_decide_how_a_column_is_written():
@@ -208,23 +208,23 @@ def test_draws_are_in_their_cell(bound, writing):
     assert (np.diff(cells.edges) > 0).all()
     indices = np.arange(cells.ordered)
     drawn = cells.draw(indices, indices, np.random.default_rng(0))
-    again = cells.cell_of(Values.of(drawn))
+    again = cells.cell_of(read_column(drawn))
     # A time is drawn to the second.
     assert (np.abs(again - indices) <= (writing == "time")).all()
     gap = np.array([cells.ordered])
     assert cells.draw(gap, gap, np.random.default_rng(0)).isna().all()
-    assert (cells.cell_of(Values.of([None, "word"])) == cells.ordered).all()
+    assert (cells.cell_of(read_column([None, "word"])) == cells.ordered).all()
 
 
 @pytest.mark.parametrize("writing", WRITINGS)
 def test_a_range_may_be_as_wide_as_numbers_go(writing):
     cells = public_column("x", Range(-1e308, 0.5e308), writing)
-    assert cells.cell_of(Values.of([1e308, -1e308, 0.0])).max() < cells.ordered
+    assert cells.cell_of(read_column([1e308, -1e308, 0.0])).max() < cells.ordered
 
 
 def test_categories_have_cells_for_other_and_missing_values():
     cells = public_column("x", Categories(("a", "b", "")))
-    assert cells.cell_of(Values.of(["b", "z", None, "a"])).tolist() == [1, 2, 3, 0]
+    assert cells.cell_of(read_column(["b", "z", None, "a"])).tolist() == [1, 2, 3, 0]
 
 
 # ── What is drawn ─────────────────────────────────────────────────────────────────────────────────

@@ -19,7 +19,7 @@ from memberbound import certify
 from memberbound.errors import InputError
 from memberbound.release.all_rows.bounds import Categories, Range, read_bounds
 from memberbound.release.all_rows.histograms import FIXED_CELLS
-from memberbound.tables.columns import Values, read_value
+from memberbound.tables.columns import read_column, read_value
 from memberbound.tables.opening import open_table
 from memberbound.tables.records import read_records
 from memberbound.tables.spelling import FORMS
@@ -77,7 +77,7 @@ def test_a_text_is_parsed_independently_of_others(form):
     for _ in range(30):
         texts = draw.choices([t for t in TEXTS if t != "\x00"], k=draw.randint(1, 6))
         for container in containers(texts):
-            for text, pair in zip(texts, pairs_of(Values.of(container, form)), strict=True):
+            for text, pair in zip(texts, pairs_of(read_column(container, form)), strict=True):
                 assert same(pair, alone[text]), (text, texts, type(container))
 
 
@@ -85,11 +85,11 @@ def test_an_object_is_parsed_independently_of_others():
     draw = random.Random(1)
     for _ in range(300):
         values = draw.choices(OBJECTS + TEXTS, k=draw.randint(1, 6))
-        found = Values.of(values)
+        found = read_column(values)
         for value, pair in zip(values, pairs_of(found), strict=True):
             assert same(pair, read_value(value)), (value, values)
         series = pd.Series([None, *values], dtype=object)[1:]
-        assert all(map(same, pairs_of(Values.of(series)), pairs_of(found)))
+        assert all(map(same, pairs_of(read_column(series)), pairs_of(found)))
 
 
 @settings(deadline=None)
@@ -101,7 +101,7 @@ def test_an_object_is_parsed_independently_of_others():
 def test_replacing_a_text_changes_its_own_row_only(texts, index, other):
     index %= len(texts)
     changed = [*texts[:index], other, *texts[index + 1 :]]
-    first, second = Values.of(texts), Values.of(changed)
+    first, second = read_column(texts), read_column(changed)
     rest = np.arange(len(texts)) != index
     assert (FIXED_CELLS.cell_of(first)[rest] == FIXED_CELLS.cell_of(second)[rest]).all()
     wanted = ["", "1", "True", "x", "0.5"]
@@ -267,9 +267,9 @@ def test_public_and_secret_tables_are_read_alike(values, role, numbers):
     with open_table(pa.table({"x": values})) as opened:
         reading = opened.readings()["x"]
     assert reading.role == role
-    inferred = Values.of(pd.Series(values), reading.form).numbers
+    inferred = read_column(pd.Series(values), reading.form).numbers
     np.testing.assert_array_equal(inferred[:3], numbers)
-    fixed = Values.of(values).numbers[:3]
+    fixed = read_column(values).numbers[:3]
     alike = [a == b or math.isnan(b) for a, b in zip(inferred[:3], fixed, strict=True)]
     assert all(alike)  # "2,000" has two meanings by itself
 
@@ -301,7 +301,7 @@ def test_unreadable_types_are_refused():
     with pytest.raises(InputError, match="no mask"):
         read_records(np.ma.masked_array(np.eye(2), mask=np.eye(2)))
     with pytest.raises(InputError):
-        Values.of(np.array([1j]))
+        read_column(np.array([1j]))
 
 
 def test_the_rows_of_a_person(tmp_path):
@@ -374,7 +374,7 @@ HOSTILE = {
 @pytest.mark.parametrize("form", [*FORMS, "%d.%m.%Y"])
 def test_every_object_is_read(case, form):
     value, label = HOSTILE[case]
-    column = Values.of(["1", value, 2], form)
+    column = read_column(["1", value, 2], form)
     assert column.label(1) == label
     assert same(pairs_of(column)[1], read_value(value, form))
 
@@ -385,7 +385,7 @@ def test_a_gap_beside_a_full_dictionary_is_missing(index):
     size = {pa.int8(): 128, pa.uint8(): 256, pa.int16(): 2**15}[index]
     words = pa.array([f"v{k}" for k in range(size)])
     column = pa.DictionaryArray.from_arrays(pa.array([0, size - 1, None], index), words)
-    assert [Values.of(column).label(k) for k in range(3)] == ["v0", f"v{size - 1}", ""]
+    assert [read_column(column).label(k) for k in range(3)] == ["v0", f"v{size - 1}", ""]
 
 
 def test_rows_without_a_target_are_left_out_of_a_public_table():

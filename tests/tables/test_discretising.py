@@ -17,8 +17,9 @@ from memberbound.release.all_rows.number_laws import ZoomCells
 from memberbound.release.all_rows.private_columns import FirstCells
 from memberbound.release.all_rows.summaries import _count_cells
 from memberbound.tables.cells import Absent, Beside, Intervals, LabelCells, Rest, Selected
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import read_column
 from memberbound.tables.recipe import Bins
+from memberbound.tables.values import Values
 
 VALUES = [None, "", "a", "b", "unheard of", "1e999", 0, -0.0, 1, 1.5, "2", -3, 2.0**70, 1e-30, True]
 VALUES += [float("inf"), -float("inf"), float("nan"), "1970-01-02", 4, 5, 4.999999]
@@ -63,8 +64,8 @@ class QuantileCells:
 
 
 def depends_on_other_rows(cells) -> bool:
-    together = cells.cell_of(Values.of(VALUES)).tolist()
-    alone = [int(cells.cell_of(Values.of([value]))[0]) for value in VALUES]
+    together = cells.cell_of(read_column(VALUES)).tolist()
+    alone = [int(cells.cell_of(read_column([value]))[0]) for value in VALUES]
     return together != alone
 
 
@@ -73,7 +74,7 @@ def test_the_cell_of_a_value_is_a_function_of_this_value(name):
     cells = CELLS_OF[name]
     assert not depends_on_other_rows(cells)
     assert depends_on_other_rows(QuantileCells())
-    found = cells.cell_of(Values.of(VALUES))
+    found = cells.cell_of(read_column(VALUES))
     assert ((found >= -1) & (found < cells.count)).all()
     labels = [cells.label(cell) for cell in range(cells.count)]
     assert len(set(labels)) == cells.count <= CELLS * 7
@@ -82,7 +83,7 @@ def test_the_cell_of_a_value_is_a_function_of_this_value(name):
 
 @pytest.mark.parametrize("name", ["beside", "fixed", "bins", "numbers", "categories", "counted"])
 def test_every_value_has_a_cell_where_one_is_for_the_rest(name):
-    assert (CELLS_OF[name].cell_of(Values.of(VALUES)) >= 0).all()
+    assert (CELLS_OF[name].cell_of(read_column(VALUES)) >= 0).all()
 
 
 def naive(number: float, ends: str) -> int:

@@ -20,7 +20,7 @@ from memberbound.errors import InputError
 from memberbound.learners.examples import encode_rows, read_examples
 from memberbound.report.model import Question
 from memberbound.tables import roles
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import read_column
 from memberbound.tables.opening import open_table
 from memberbound.tables.recipe import Recipe
 from memberbound.verbs.audit_learner import audit_learner
@@ -34,7 +34,7 @@ from tables.naive import SHARED
 
 
 def numbers_from(series, form="number"):
-    return Values.of(series, form).numbers
+    return read_column(series, form).numbers
 
 
 #: A quarter of them, which harden looks at, must be enough to tell a key from a number.

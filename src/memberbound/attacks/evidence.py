@@ -23,7 +23,7 @@ from memberbound.learners.trained import Access, Answers, TrainedModel, rows_as_
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.models import PrivateModel
 from memberbound.release.saving import answering, certificate_path, load
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import read_column
 from memberbound.tables.opening import use_table
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.records import column_names
@@ -267,7 +267,7 @@ def _rows_as_released(
         frame, name = table.frame.copy(), table.name
     forms = {**model.encoder.forms, model.target.name: model.target.form}
     for column in frame.columns:
-        values = Values.of(frame[column], forms.get(column, "any"))
+        values = read_column(frame[column], forms.get(column, "any"))
         codes, labels = values.codes_and_labels()
         used, rows = np.unique(codes, return_index=True)
         numbers = values.numbers

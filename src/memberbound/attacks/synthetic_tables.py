@@ -37,9 +37,10 @@ from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.cells import Beside, Intervals, LabelCells, Rest
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import read_column
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.roles import Reading
+from memberbound.tables.values import Values
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -85,7 +86,7 @@ class _Axis:
 
     @classmethod
     def of(cls, name: str, column: Series, reading: Reading) -> _Axis:
-        values = Values.of(column, reading.form)
+        values = read_column(column, reading.form)
         numbers = values.numbers[np.isfinite(values.numbers)]
         if reading.numeric and numbers.size:
             low, middle, high = np.quantile(numbers, (0.1, 0.5, 0.9))
@@ -125,7 +126,7 @@ class _Rows:
     def of(cls, axes: Sequence[_Axis], frame: DataFrame) -> _Rows:
         import pandas as pd
 
-        read = {axis.name: Values.of(frame[axis.name], axis.form) for axis in axes}
+        read = {axis.name: read_column(frame[axis.name], axis.form) for axis in axes}
         points = np.hstack([axis.coordinates(read[axis.name]) for axis in axes])
         cells = np.column_stack([axis.cells.cell_of(read[axis.name]) for axis in axes])
         labels = {}

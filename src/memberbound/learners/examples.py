@@ -14,7 +14,7 @@ from memberbound.learners.learner import Labels, Task
 from memberbound.learners.raw_rows import as_columns, check_columns, list_names
 from memberbound.numerics.rounding import FloatArray
 from memberbound.tables.cells import MISSING
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import read_column
 from memberbound.tables.opening import use_table
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.recipe import labels_of
@@ -66,7 +66,7 @@ def column_encoder(table: DataFrame, forms: Mapping[str, str]) -> ColumnTransfor
 
 def as_numbers(table: DataFrame, forms: Mapping[str, str]) -> DataFrame:
     """Parse every value as a number; NaN if it is not one."""
-    columns = {name: Values.of(table[name], forms[name]).numbers for name in table.columns}
+    columns = {name: read_column(table[name], forms[name]).numbers for name in table.columns}
     return type(table)(columns, index=table.index)
 
 
@@ -236,8 +236,8 @@ def encode_rows(
     numbers, others = (list(encoder.transformers_[index][2]) for index in (0, 1))
     forms = encoder.named_transformers_["numbers"][0].kw_args["forms"] if numbers else {}
     for column in numbers:
-        values = Values.of(frame[column], forms[column]).numbers
-        absent = Values.of(frame[column]).absent
+        values = read_column(frame[column], forms[column]).numbers
+        absent = read_column(frame[column]).absent
         wrong = ~np.isfinite(values) & ~absent
         if wrong.any():
             index = int(np.flatnonzero(wrong)[0])

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from memberbound.learners.learner import Labels
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import decimals
-from memberbound.tables.columns import Values
+from memberbound.tables.values import Values
 from memberbound.threads import no_warnings, one_thread
 
 if TYPE_CHECKING:

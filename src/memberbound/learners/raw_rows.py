@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memberbound.errors import InputError
-from memberbound.tables.columns import NumberValues, Values
+from memberbound.tables.columns import read_column
 from memberbound.tables.records import Records, read_records
 from memberbound.tables.spelling import Form
+from memberbound.tables.values import NumberValues, Values
 
 if TYPE_CHECKING:
     pass
@@ -69,7 +70,7 @@ def raw_records(
         records = read_records(source, forms, database_table=database_table, encoding=encoding)
     else:
         values: dict[str, Values] = {
-            n: Values.of(named[n], forms.get(n, "any")) for n in columns if n in named
+            n: read_column(named[n], forms.get(n, "any")) for n in columns if n in named
         }
         values |= dict.fromkeys(named.keys() - values.keys(), NumberValues(np.zeros(0)))
         records = Records(values, len(next(iter(named.values()))), "the table")

@@ -23,14 +23,10 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.boosting import BinnedColumn, BoostedModel, column_bins
 from memberbound.release.all_rows.clipping import GRID, LARGEST_FEATURE, on_grid
 from memberbound.release.all_rows.encoder import ColumnCode
-from memberbound.release.all_rows.histograms import (
-    FIXED_CELLS,
-    MISSING,
-    NUMBER_CELLS,
-    octave_ends,
-)
+from memberbound.release.all_rows.histograms import FIXED_CELLS, MISSING, NUMBER_CELLS, octave_ends
 from memberbound.release.all_rows.models import PrivateModel
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import read_column
+from memberbound.tables.values import Values
 
 #: Versions supported by every recent onnxruntime.
 _OPSET, _ML_OPSET, _IR = 17, 3, 8
@@ -335,7 +331,7 @@ def _boosted_column(bins: BinnedColumn, table: FloatArray) -> _Column:
         return _text_column(code, look_up)
     if code.scaling is None:
         return _Numbers(code, None, look_up(_one_of_each_cell()), None)
-    missing = look_up(Values.of(np.array([np.nan])))
+    missing = look_up(read_column(np.array([np.nan])))
     return _Numbers(code, None, np.vstack([table[: bins.ordered], missing]), bins.cuts)
 
 
@@ -343,7 +339,7 @@ def _one_of_each_cell() -> Values:
     """Return one number per cell (octave and sign), in order, and a missing value."""
     ends = [octave_ends(cell) for cell in range(NUMBER_CELLS)]
     middles = np.append(np.mean(ends, axis=1), math.nan)
-    values = Values.of(middles)
+    values = read_column(middles)
     assert FIXED_CELLS.cell_of(values).tolist() == [*range(NUMBER_CELLS), MISSING]
     return values
 
@@ -358,7 +354,7 @@ def _text_column(code: ColumnCode, look_up: Callable[[Values], FloatArray]) -> _
         raise _missing_bounds(code.name)
     labels = tuple(dict.fromkeys((*code.labels, "")))
     unknown = "\0"  # a label that cannot occur in a table
-    return _Texts(code.name, labels, look_up(Values.of([*labels, unknown], code.form)))
+    return _Texts(code.name, labels, look_up(read_column([*labels, unknown], code.form)))
 
 
 def _outputs(

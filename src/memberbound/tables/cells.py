@@ -14,8 +14,8 @@ from typing import Literal, Protocol
 import numpy as np
 
 from memberbound.numerics.rounding import FloatArray, IntArray
-from memberbound.tables.columns import Values
 from memberbound.tables.spelling import number_label
+from memberbound.tables.values import Values
 
 MISSING = "(missing)"
 OTHER = "(other)"
@@ -209,8 +209,9 @@ class Beside:
     :class:`Rest` contains all remaining values, at any position in the list.
 
     Examples:
+        >>> from memberbound.tables.columns import read_column
         >>> cells = Beside((Intervals([0.0, 1.0]), Rest(), LabelCells(("a",))))
-        >>> cells.cell_of(Values.of([0.5, "a", "b", 2])).tolist(), cells.label(2)
+        >>> cells.cell_of(read_column([0.5, "a", "b", 2])).tolist(), cells.label(2)
         ([0, 2, 1, 1], 'a')
     """
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from memberbound.errors import InputError
 from memberbound.files import read_document
 from memberbound.numerics.rounding import FloatArray
-from memberbound.tables.columns import Values, label_of
+from memberbound.tables.columns import label_of, read_column
 from memberbound.tables.recipe import Bins, Drop, Generalise, Keep, Merge, Rule, labels_of
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def edge_bins(edges: Sequence[float], form: str) -> Bins:
 
 def quantile_bins(column: Series, form: str, bins: int) -> Rule:
     """Return bins of about equal size, or one bin if there are no edges between values."""
-    numbers = Values.of(column, form).numbers
+    numbers = read_column(column, form).numbers
     edges = quantile_edges(numbers, bins, dates=form in ("date", "day-first"))
     return edge_bins(edges, form) if edges else Merge(())
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import read_column
 
 if TYPE_CHECKING:
     from pandas import Series
@@ -98,7 +98,7 @@ def number_persons(column: Series) -> NDArray[np.int64]:
         >>> number_persons(pd.Series(["12e4", "120000", "12e4", None])).tolist()
         [1, 0, 1, -1]
     """
-    return Values.of(column, "unit").factorize()[0]
+    return read_column(column, "unit").factorize()[0]
 
 
 def check_unit(unit: str | None, used: Collection[str]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from memberbound.errors import InputError
 from memberbound.iid.worst_case import checked_law
 from memberbound.numerics.rounding import FloatArray
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import read_column
 from memberbound.tables.opening import use_table
 from memberbound.tables.persons import check_unit, number_persons
 from memberbound.tables.roles import Reading, Roles
@@ -81,7 +81,7 @@ def read_population(
 
 def _with_target(frame: DataFrame, target: str) -> tuple[DataFrame, tuple[str, ...]]:
     """Return the rows that have a target, and a note on the others, which are not used."""
-    missing = Values.of(frame[target]).absent
+    missing = read_column(frame[target]).absent
     count = int(missing.sum())
     if not 0 < count < len(frame):
         return frame, ()

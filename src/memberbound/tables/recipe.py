@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.tables.cells import MISSING, OTHER, Absent, Beside, Intervals, Rest
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import read_column
 from memberbound.tables.spelling import iso_date, number_label
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def labels_of(series: Series) -> tuple[NDArray[np.int64], list[str]]:
     A text, without surrounding blanks, is its own label; a value's label depends on that value
     alone.
     """
-    codes, labels = Values.of(series, "text").codes_and_labels()
+    codes, labels = read_column(series, "text").codes_and_labels()
     # Values that differ as objects may share their text (39 and "39"): one label, one code.
     index: dict[str, int] = {}
     for label in labels:
@@ -125,7 +125,7 @@ class Bins:
         bins = Intervals.between_cuts(self.edges, closed="right", text=self._text)
         cells = Beside((bins, Absent(), Rest()))
         labels = [cells.label(cell) for cell in range(cells.count)]
-        return _apply_labels(series, cells.cell_of(Values.of(series, self.form)), labels)
+        return _apply_labels(series, cells.cell_of(read_column(series, self.form)), labels)
 
 
 @dataclass(frozen=True)

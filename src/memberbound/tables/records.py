@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError, MemberboundError
 from memberbound.scratch import large_array
-from memberbound.tables.columns import Values, declared_type
+from memberbound.tables.columns import declared_type, read_column
 from memberbound.tables.engine import identifier, literal, reading, size_in_bytes
 from memberbound.tables.opening import open_table, use_table
 from memberbound.tables.persons import Persons, check_unit
 from memberbound.tables.shards import Shards
 from memberbound.tables.spelling import Form
 from memberbound.tables.table import Columns, EmbeddedTable, Table, ViewTable
+from memberbound.tables.values import Values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,10 +61,10 @@ def _with_whole_persons(
             yield rows.slice(0, end), starts[starts < end]
 
 
-def read_column(column: object, name: str, form: Form, table: str) -> Values:
+def read_named_column(column: object, name: str, form: Form, table: str) -> Values:
     """Read the values of a column; an error names the column and its type."""
     try:
-        return Values.of(cast("Series", column), form)
+        return read_column(cast("Series", column), form)
     except InputError as problem:
         raise InputError(f"column {name!r} of {table}: {problem}") from None
 
@@ -164,7 +165,7 @@ class StoredRecords(Records):
             yield from (batch for batch in batches if batch.num_rows)
 
     def _values(self, column: object, name: str) -> Values:
-        return read_column(column, name, self.forms.get(name, "any"), self.name)
+        return read_named_column(column, name, self.forms.get(name, "any"), self.name)
 
     @property
     def shards(self) -> StoredShards:
@@ -280,7 +281,9 @@ def read_records(
         values, types = {}, {}
         for name, column in stored.items():
             types[name] = declared_type(column)
-            values[name] = read_column(column, name, (forms or {}).get(name, "any"), table.name)
+            values[name] = read_named_column(
+                column, name, (forms or {}).get(name, "any"), table.name
+            )
     return Records(values, len(next(iter(values.values()))), table.name, types=types)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from memberbound.errors import InputError, listed_names
 from memberbound.numerics.rounding import FloatArray
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import read_column
 from memberbound.tables.csv_files import CsvFormat
 from memberbound.tables.engine import BATCH_ROWS, Engine, LazyEngine, identifier, reading
 from memberbound.tables.exact import fetch_expressions, lossless_expressions, query_types
@@ -267,7 +267,7 @@ class Table(ABC):
 
     def numbers(self, column: str) -> FloatArray:
         """Return one column as numbers: days for dates, NaN for missing values."""
-        return Values.of(self.frame[column], self.readings(column)[column].form).numbers
+        return read_column(self.frame[column], self.readings(column)[column].form).numbers
 
     @cached_property
     def values(self) -> FloatArray:
@@ -470,7 +470,7 @@ class MemoryTable(EmbeddedTable):
     def count_values(self, names: Sequence[str]) -> list[tuple[int, int]]:
         """Return the number of values and of distinct values of every column."""
         stored = memory_columns(self.memory, self.columns)
-        values = [Values.of(stored[name], "unit") for name in names]
+        values = [read_column(stored[name], "unit") for name in names]
         return [(int((~v.absent).sum()), v.distinct) for v in values]
 
 

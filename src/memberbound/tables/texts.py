@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from memberbound.errors import InputError
 from memberbound.files import check_input
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import read_column
 from memberbound.tables.opening import open_table
 
 LINES = (".jsonl", ".ndjson")
@@ -91,7 +91,7 @@ def read_secret_documents(
         labels = [_label(value) for value in columns[label]]
     if unit is None:
         return Documents(texts, name, labels=labels)
-    person, _ = Values.of(columns[unit], "unit").factorize()
+    person, _ = read_column(columns[unit], "unit").factorize()
     person = np.where(person < 0, len(texts) + np.arange(len(texts)), person)
     order = np.argsort(person, kind="stable")
     starts = np.flatnonzero(np.diff(person[order], prepend=-1))

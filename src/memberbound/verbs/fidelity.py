@@ -21,8 +21,9 @@ from memberbound.learners.holdout import (
 from memberbound.release.all_rows.cells import NumberCells
 from memberbound.release.all_rows.marginals import ReleasedColumn
 from memberbound.release.all_rows.synthetic import SyntheticTable
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import read_column
 from memberbound.tables.records import Records
+from memberbound.tables.values import Values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,7 +92,7 @@ def measure_fidelity(model: SyntheticTable, records: Records, frame: pd.DataFram
     """
     columns = [*model.columns, *([] if model.target is None else [model.target])]
     real = dict(sample_real_rows(records))
-    drawn = {c.cells.name: Values.of(frame[c.cells.name], c.cells.form) for c in columns}
+    drawn = {c.cells.name: read_column(frame[c.cells.name], c.cells.form) for c in columns}
     blocks = {c.cells.name: (c.blocks_of(real), c.blocks_of(drawn)) for c in columns}
     distances = {
         (a, b): _distance(blocks[a], blocks[b]) for a, b in itertools.combinations(blocks, 2)

@@ -35,7 +35,7 @@ from memberbound.quantities import at_prices, decimals, marked, significant, vac
 from memberbound.release.coarse_table import CoarseTable, certify_released, coarse_statement
 from memberbound.release.saving import save
 from memberbound.tables.coarsening import FrontierPoint, Levels, Search, Wish, cell_profile, choose
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import read_column
 from memberbound.tables.frame_files import check_excel_safe, excel_safe_table
 from memberbound.tables.ladders import read_hierarchy
 from memberbound.tables.opening import path_of, use_table
@@ -393,7 +393,7 @@ def _with_numbers(
         and not types.is_numeric_dtype(frame[c])
         and not types.is_timedelta64_dtype(frame[c])
     ]
-    return frame.assign(**{c: Values.of(frame[c], readings[c].form).numbers for c in written})
+    return frame.assign(**{c: read_column(frame[c], readings[c].form).numbers for c in written})
 
 
 # ── Split the rows, and certify one recipe (X18) ──────────────────────────────────────────────────

@@ -29,8 +29,8 @@ from memberbound.release.all_rows.losses import LOSSES, Loss
 from memberbound.release.budget import BudgetShare
 from memberbound.scratch import large_array
 from memberbound.tables.cells import Beside, Intervals, Rest, Selected
-from memberbound.tables.columns import Values
 from memberbound.tables.shards import Shards
+from memberbound.tables.values import Values
 
 #: Number of bins of a numeric column.
 _BINS = MOST_LEAVES

@@ -18,8 +18,8 @@ import numpy as np
 from memberbound.numerics.rounding import FloatArray, IntArray
 from memberbound.release.all_rows.bounds import Categories, Range
 from memberbound.tables.cells import Absent, Beside, Intervals, LabelCells, Rest
-from memberbound.tables.columns import Values
 from memberbound.tables.spelling import Form, iso_date, number_label
+from memberbound.tables.values import Values
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -22,9 +22,9 @@ from memberbound.release.all_rows.clipping import GRID, on_grid
 from memberbound.release.all_rows.histograms import FIXED_CELLS, ROWS_AT_ONCE
 from memberbound.scratch import large_array
 from memberbound.tables.cells import Beside, Cells, LabelCells, Rest, Selected
-from memberbound.tables.columns import Values
 from memberbound.tables.persons import row_cuts
 from memberbound.tables.spelling import Form
+from memberbound.tables.values import Values
 
 #: Standardised numbers are clipped at this many standard deviations.
 _FARTHEST = 3.0

@@ -22,7 +22,7 @@ from memberbound.release.all_rows.learner_forms import Settings, require_form
 from memberbound.release.all_rows.training import fit_private
 from memberbound.release.noise import check_eta_range
 from memberbound.release.randomness import source_from_seed
-from memberbound.tables.columns import Values, read_value
+from memberbound.tables.columns import read_column, read_value
 from memberbound.tables.records import Records, read_records
 
 #: Column names of the target and of the weights when X and y are joined into one table.
@@ -207,7 +207,7 @@ class MembershipPrivate(PrivateEstimator):
         records = self._records(X, public, reset=True)
         if _shape(y) != (records.rows,):
             raise InputError("y must be one class or number per row of X.")
-        columns = {**records.columns, _TARGET: Values.of(y, forms_of(public).get(_TARGET, "any"))}
+        columns = {**records.columns, _TARGET: read_column(y, forms_of(public).get(_TARGET, "any"))}
         if _TARGET in records.columns:
             raise InputError(f"X must not have a column {_TARGET!r}, the name of the target.")
         if sample_weight is not None:
@@ -217,7 +217,7 @@ class MembershipPrivate(PrivateEstimator):
                 raise InputError(f"X must not have a column {_WEIGHT!r} beside sample_weight.")
             if getattr(sample_weight, "dtype", None) == np.bool_:  # a mask, by its declared type
                 sample_weight = np.asarray(sample_weight, dtype=np.float64)
-            columns[_WEIGHT] = Values.of(sample_weight)
+            columns[_WEIGHT] = read_column(sample_weight)
         unknown = [name for name in public if name != _TARGET and name not in records.columns]
         if unknown:
             raise InputError(
@@ -289,9 +289,9 @@ class MembershipPrivate(PrivateEstimator):
         from sklearn.metrics import r2_score
 
         if not hasattr(self, "classes_"):
-            return float(r2_score(Values.of(y).numbers, self.predict(X)))
+            return float(r2_score(read_column(y).numbers, self.predict(X)))
         # Compare parsed classes: 1, 1.0 and "1" are equal.
         names = self.released_.class_names
-        truth = Values.of(y).positions(names)
-        answers = Values.of(np.asarray(self.released_.predict(self._rows(X)))).positions(names)
+        truth = read_column(y).positions(names)
+        answers = read_column(np.asarray(self.released_.predict(self._rows(X)))).positions(names)
         return float(np.mean(answers == truth))

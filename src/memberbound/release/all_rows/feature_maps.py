@@ -19,8 +19,8 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.bounds import Bounds, Range
 from memberbound.release.all_rows.learner_forms import LearnerForm
 from memberbound.scratch import large_array
-from memberbound.tables.columns import NumberValues, Values
 from memberbound.tables.records import Records, StoredRecords
+from memberbound.tables.values import NumberValues, Values
 
 #: Rows per call.  The last block is padded with zeros, so that all blocks have the same shape.
 _BLOCK_ROWS = 256

@@ -30,9 +30,9 @@ from memberbound.release.all_rows.clipping import (
 from memberbound.release.all_rows.encoder import EncodedBlock, Encoder
 from memberbound.release.all_rows.losses import LOSSES, Loss
 from memberbound.release.budget import BudgetShare
-from memberbound.tables.columns import Values
 from memberbound.tables.persons import Persons, row_cuts
 from memberbound.tables.shards import Shards
+from memberbound.tables.values import Values
 
 #: Encoded rows: a block, or the bins of boosting.
 Features = Any

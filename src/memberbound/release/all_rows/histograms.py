@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from memberbound.numerics.rounding import FloatArray, IntArray, up
 from memberbound.release.budget import Budget, NoisySums
-from memberbound.tables.columns import Values
 from memberbound.tables.persons import Persons
 from memberbound.tables.records import Records
 from memberbound.tables.roles import says_identifier
 from memberbound.tables.spelling import number_label
+from memberbound.tables.values import Values
 
 # ── Cells: the same for every table ───────────────────────────────────────────────────────────────
 

@@ -20,9 +20,9 @@ from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.cells import Cells
 from memberbound.release.all_rows.histograms import count_cells
 from memberbound.scratch import large_array
-from memberbound.tables.columns import Values
 from memberbound.tables.persons import Persons
 from memberbound.tables.records import Records
+from memberbound.tables.values import Values
 
 if TYPE_CHECKING:
     import pandas as pd

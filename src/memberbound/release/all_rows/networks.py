@@ -53,9 +53,9 @@ from memberbound.release.derivation import Derivation, SampledSteps
 from memberbound.release.noise import check_eta_range
 from memberbound.release.randomness import SECURE, RandomSource
 from memberbound.release.release_file import Writer, safetensors, tensor_writer
-from memberbound.tables.columns import Values
 from memberbound.tables.records import read_records
 from memberbound.tables.shards import Shards
+from memberbound.tables.values import Values
 
 if TYPE_CHECKING:
     from torch.nn import Module

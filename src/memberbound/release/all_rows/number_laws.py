@@ -20,7 +20,7 @@ from memberbound.release.all_rows.bounds import Range
 from memberbound.release.all_rows.cells import WRITINGS, Writing, step_of
 from memberbound.release.all_rows.histograms import NUMBER_CELLS, octave_ends
 from memberbound.tables.cells import Intervals
-from memberbound.tables.columns import Values
+from memberbound.tables.values import Values
 
 _KINDS = len(WRITINGS)
 _DATES = WRITINGS.index("day")

@@ -23,7 +23,7 @@ from memberbound._version import __version__
 from memberbound.errors import InputError, MemberboundError
 from memberbound.learners.refits import LOST, Cluster
 from memberbound.tables.opening import open_table
-from memberbound.tables.records import Records, only_names, read_column, read_records
+from memberbound.tables.records import Records, only_names, read_named_column, read_records
 from memberbound.tables.shards import Arguments, Shards, T, Total, U, sum_results
 from memberbound.tables.source import COLUMN_FILES, parquet_files
 from memberbound.tables.spelling import Form
@@ -226,7 +226,9 @@ class _FileShard:
             limit = f"LIMIT {self.rows} OFFSET {self.first}"
             arrow = table.run(lambda: table.row_batches(self.names, limit).read_all())
             values = {
-                name: read_column(arrow.column(name), name, self.forms.get(name, "any"), table.name)
+                name: read_named_column(
+                    arrow.column(name), name, self.forms.get(name, "any"), table.name
+                )
                 for name in self.names
             }
         if arrow.num_rows != self.rows or _file_state(self.path) != self.state:

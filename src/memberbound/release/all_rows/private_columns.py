@@ -51,8 +51,8 @@ from memberbound.release.all_rows.number_laws import (
     zoom_cells,
 )
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, BudgetShare, NoisySums
-from memberbound.tables.columns import Values
 from memberbound.tables.records import Records
+from memberbound.tables.values import Values
 
 # ── Budget shares: public numbers, fixed before the table is read ─────────────────────────────────
 #

@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 from memberbound.errors import InputError
 from memberbound.release.all_rows.bounds import Bounds, Range, forms_of
 from memberbound.tables.cells import Beside, Cells, Intervals, LabelCells, Rest
-from memberbound.tables.columns import CodedValues, Values, label_of, read_value
+from memberbound.tables.columns import label_of, read_column, read_value
 from memberbound.tables.spelling import EPOCH, Form, iso_date, number_label
+from memberbound.tables.values import CodedValues, Values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -295,7 +296,7 @@ class _Rows:
                 rule = self.derived[name]
                 self._values[name] = rule.values(self.read(rule.source))
             else:
-                self._values[name] = Values.of(self.columns[name], self.forms.get(name, "any"))
+                self._values[name] = read_column(self.columns[name], self.forms.get(name, "any"))
         return self._values[name]
 
     def put(self, name: str, mask: Mask, number: Any, label: Any) -> None:

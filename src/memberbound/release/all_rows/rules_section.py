@@ -21,8 +21,9 @@ from memberbound.release.all_rows.rules import (
     Order,
     Rules,
 )
-from memberbound.tables.columns import CodedValues, Values, read_value
+from memberbound.tables.columns import read_value
 from memberbound.tables.spelling import number_label
+from memberbound.tables.values import CodedValues, Values
 
 _KINDS = ("derived", "implies", "at_most", "unique")
 

@@ -33,8 +33,8 @@ from memberbound.release.all_rows.learner_forms import Settings
 from memberbound.release.all_rows.losses import Loss
 from memberbound.release.all_rows.probabilities import PROBABILITY_SHARE, TYPICAL_SLOPES
 from memberbound.release.budget import Budget, BudgetShare
-from memberbound.tables.columns import Values
 from memberbound.tables.shards import Shards
+from memberbound.tables.values import Values
 
 #: Shares of μ² for the mean of the encoded rows, and for the calibration of a centred model.
 #: Chosen by benchmarks/protect_choices.py.

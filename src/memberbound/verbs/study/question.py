@@ -33,7 +33,7 @@ from memberbound.release.all_rows.bounds import (
 from memberbound.report.fields import Role
 from memberbound.report.model import Data, Question
 from memberbound.report.parsing import parse_as
-from memberbound.tables.columns import Values
+from memberbound.tables.columns import read_column
 from memberbound.tables.opening import open_table
 from memberbound.tables.persons import Persons, number_persons
 from memberbound.tables.public_rows import read_population
@@ -152,7 +152,7 @@ def _rows_by_person(source: Table, firsts: Table, target: str, unit: str) -> tup
     frame = source.frame
     _, first, whose = np.unique(number_persons(frame[unit]), return_index=True, return_inverse=True)
     # Leave out persons without a target in their first row.
-    left_out = Values.of(frame[target].iloc[first]).absent
+    left_out = read_column(frame[target].iloc[first]).absent
     # Order persons by their first row, left-out persons last.
     number = np.argsort(np.lexsort((first, left_out)))[whose]
     order = np.argsort(number, kind="stable")[: int((~left_out[whose]).sum())]

@@ -16,23 +16,14 @@ from memberbound.attacks.model_audit import ModelAudit
 from memberbound.attacks.shadows import train_shadows
 from memberbound.errors import InputError
 from memberbound.learners.examples import Examples, encode_rows, read_examples
-from memberbound.learners.holdout import (
-    HoldoutScore,
-    Predict,
-    RowIndices,
-    beside_constant,
-)
+from memberbound.learners.holdout import HoldoutScore, Predict, RowIndices, beside_constant
 from memberbound.learners.learner import Labels
 from memberbound.numerics.rounding import FloatArray, double_above, down, sum_up
 from memberbound.quantities import significant
-from memberbound.release.all_rows.learner_forms import (
-    other_learners,
-    private_form,
-    require_form,
-)
+from memberbound.release.all_rows.learner_forms import other_learners, private_form, require_form
 from memberbound.report.fields import StepId
 from memberbound.report.model import LABELS, ExposureHistogram, Remedy, RocCurve, SandwichRow
-from memberbound.tables.columns import Values, label_of
+from memberbound.tables.columns import label_of, read_column
 from memberbound.tables.recipe import Keep
 from memberbound.tables.table import Table
 from memberbound.verbs.audit import audit
@@ -397,7 +388,7 @@ def _encode_new_rows(
 ) -> tuple[FloatArray, Labels]:
     """Encode new rows for the learner; return features and targets."""
     features, _ = encode_rows(examples.encoder, examples.columns, table)
-    values = Values.of(table[target])
+    values = read_column(table[target])
     if examples.class_values is None:
         wanted = values.numbers
     else:
