@@ -47,6 +47,8 @@ study: $(PACKAGE) ## certify, audit and protect on the embedded data: reports/st
 	@$(BIN)/python scripts/example_data.py examples/data
 	@$(BIN)/memberbound study examples/data/patients.csv --target diagnosis \
 		--bounds examples/data/patients.yaml --eta 0.05 --out reports/study --force
+	@command -v memberbound >/dev/null || \
+		echo "memberbound is not on your PATH; before that command: export PATH=\"\$$PWD/$(BIN):\$$PATH\""
 
 serve: $(PACKAGE) ## the web calculator on this machine
 	@$(BIN)/memberbound serve

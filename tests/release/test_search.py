@@ -37,7 +37,9 @@ def test_the_better_setting_is_chosen_and_paid_for():
     tried = sum(share.mu**2 for share in shares if "trial" in share.name)
     kept = sum(share.mu**2 for share in shares if share.name == "boosting")
     assert math.isclose(tried / (tried + kept), TUNE_SHARE, rel_tol=1e-6)
-    assert f"{TUNE_SHARE:.0%}" in model.search_cost_
+    assert f"{100 * TUNE_SHARE:.0f} %" in model.search_cost_
+    # The certificate says that it covers the choice, and no longer that it does not.
+    assert "the choice among the settings that were tried" in model.certificate_.assumptions[-1]
 
 
 def test_a_search_of_a_regression():

@@ -32,6 +32,13 @@ def of_release(folder, name, about=None):
     return Case.of(folder / f"{name}.certificate.json", about=about)
 
 
+def test_a_release_is_named_by_its_file_or_its_certificate(released):
+    named = Case.of(released / "model.json")
+    assert named.release == of_release(released, "model.json").release
+    with pytest.raises(InputError, match="report"):
+        Case.of(released / "no-such.json")
+
+
 def of_study(report, **more):
     return Case(report=typed(report), **more)
 

@@ -296,6 +296,10 @@ class Case:
                     "certificate is that of its own file."
                 )
             return cls._from_certificate(Path(str(report).removesuffix(_CERTIFICATE)), stated)
+        if release is None and isinstance(report, (str, os.PathLike)):
+            released = Path(report)
+            if Path(f"{released}{_CERTIFICATE}").is_file():
+                return cls._from_certificate(released, stated)
         study = load_report(report)
         if release is None:
             return cls(report=study, about=stated)

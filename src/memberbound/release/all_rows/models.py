@@ -41,6 +41,12 @@ _ONE = (
     "settings makes a model per candidate and fold: enter each into a ledger, or search on a "
     "synthetic table (memberbound synthesize)."
 )
+#: The budget share of noisy scores among which settings were chosen, and what they cover.
+TRIALS = "the trials' scores"
+_TRIED = (
+    "It covers this one model and the choice among the settings that were tried, not how its "
+    "learner, its columns and these settings were chosen before."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +101,8 @@ class PrivateModel:
         """The certificate of η for every record."""
         certificate = self.budget.certificate(secure=self.secure)
         mapped = () if self.features is None else (self.features.assumption,)
-        return replace(certificate, assumptions=(*certificate.assumptions, _ONE, *mapped))
+        about = _TRIED if any(share.name == TRIALS for share in self.budget.shares) else _ONE
+        return replace(certificate, assumptions=(*certificate.assumptions, about, *mapped))
 
     @property
     def calibration_(self) -> Calibration:

@@ -42,7 +42,7 @@ from memberbound.release.all_rows.histograms import (
 )
 from memberbound.release.all_rows.learner_forms import PRIVATE_LEARNERS, Settings
 from memberbound.release.all_rows.losses import Loss
-from memberbound.release.all_rows.models import PrivateModel
+from memberbound.release.all_rows.models import TRIALS, PrivateModel
 from memberbound.release.all_rows.private_columns import (
     PrivateColumn,
     learn_columns,
@@ -371,7 +371,7 @@ class _Training:
         ]
         totals = [rows.sum(score_units, model, self.loss) / _SCORE_UNITS for model in models]
         # Replacing a record moves each of these sums by at most 1.
-        share = budget.take("the trials' scores", fraction)
+        share = budget.take(TRIALS, fraction)
         noise = share.sums(sensitivity=math.sqrt(len(trials)) * (1 + 2.0**-20))
         return trials[int(np.argmax(noise.measure(totals)))]
 
