@@ -59,3 +59,18 @@ def orientation_histograms(rows: FloatArray) -> FloatArray:
     lengths = np.sqrt(np.where(around > 0, around, 1.0))
     parts = np.minimum(cells / lengths[..., None] / _LARGEST, 1.0)
     return np.asarray(parts.reshape(len(images), -1))
+
+
+def unit_vectors(rows: FloatArray) -> FloatArray:
+    """Return rows of embeddings, each divided by its length, with entries of about ½ in size.
+
+    Features beyond 1, twice the typical size, will be clipped.
+
+    Examples:
+        >>> unit_vectors(np.array([[3.0, 4.0], [0.0, 0.0]])).round(3).tolist()
+        [[0.424, 0.566], [0.0, 0.0]]
+    """
+    filled = np.nan_to_num(rows)
+    lengths = np.linalg.norm(filled, axis=1, keepdims=True)
+    scale = math.sqrt(rows.shape[1]) / 2
+    return np.asarray(scale * filled / np.where(lengths > 0, lengths, 1.0))

@@ -8,7 +8,7 @@ import pytest
 from tests.oracle.replay import published, replayed, spent
 
 from memberbound import InputError, predict, protect, verify
-from memberbound.features import orientation_histograms
+from memberbound.features import orientation_histograms, unit_vectors
 from memberbound.release.all_rows.feature_maps import feature_map, try_map
 from memberbound.release.saving import load
 from memberbound.tables.records import read_records
@@ -266,3 +266,13 @@ def test_orientation_histograms_of_odd_images():
     assert (flat == 0).all()
     with pytest.raises(InputError, match="square images"):
         orientation_histograms(np.zeros((2, 63)))
+
+
+def test_unit_vectors_have_the_length_of_rows_of_halves():
+    rows = np.random.default_rng(0).normal(size=(4, 16)) * [[1e-6], [1.0], [1e6], [0.0]]
+    found = unit_vectors(rows)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), [2.0, 2.0, 2.0, 0.0])
+    np.testing.assert_allclose(
+        found[:3] / 2.0, rows[:3] / np.linalg.norm(rows[:3], axis=1)[:, None]
+    )
+    assert try_map(unit_vectors, 16) == 16

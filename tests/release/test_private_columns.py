@@ -12,6 +12,7 @@ from memberbound.errors import TooFewRowsError
 from memberbound.release.all_rows import private_columns
 from memberbound.release.all_rows.bounds import read_bounds
 from memberbound.release.all_rows.histograms import CLASS_SCALES
+from memberbound.release.all_rows.number_laws import NumberLaw
 from memberbound.release.all_rows.private_columns import (
     FirstCells,
     ZoomCells,
@@ -351,3 +352,17 @@ def test_a_target_without_bounds_needs_rows_for_its_classes():
     # The usual share names them rarely.
     usual = Budget(MU, 1e-9, source=InsecureSource(0))
     assert len(learn_classes(read_records(goal), "ill", usual)[0]) < 2
+
+
+@pytest.mark.parametrize("scale", [0.0, 30.0, 1e4])
+def test_moments_allow_for_numbers_that_noise_may_hide(scale):
+    """A spike at 2.5 with 300 records; as many as one noise scale lie anywhere in [0, 10]."""
+    weights = np.where(np.arange(10) == 2, 300.0, 0.0)
+    law = NumberLaw("whole", np.arange(11.0), weights, weights > 0, scale)
+    hidden = min(1.0, scale / 300)
+    # An exact grid of the mixture: the uniform law of 10 000 points, and the spike.
+    points = np.append((np.arange(10_000) + 0.5) / 1000, 2.5)
+    masses = np.append(np.full(10_000, hidden / 10_000), 1 - hidden)
+    mean = points @ masses
+    spread = np.sqrt((points - mean) ** 2 @ masses)
+    assert law.moments(lambda t: t, 0.0, 10.0) == pytest.approx((mean, spread), abs=1e-4)
