@@ -220,6 +220,8 @@ def model_scores(
     constant = log_loss(truth, np.full(len(truth), share))
     if len(np.unique(goal)) < 2:
         return {"AUC": 0.5, "log loss": 0.0}
+    known = ~np.isnan(features).all(axis=0)  # new rows may lack a column
+    features, test = features[:, known], test[:, known]
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = HistGradientBoostingClassifier(random_state=0).fit(features, goal)

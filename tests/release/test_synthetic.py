@@ -539,3 +539,27 @@ def test_few_directions_are_told_from_noise():
             errors += [np.linalg.norm(table - truth) for table in (near, noisy, 0 * truth)]
         assert errors[0] < 0.9 * errors[1:].min()
     assert marginals.shrink(np.ones((1, 4)), 1.0).tolist() == [[0.0] * 4]
+
+
+def test_a_number_that_many_share_is_not_spread():
+    """Incomes: many are exactly 0, and the largest is a cap; the others have any decimals."""
+    draws = np.random.default_rng(2)
+    income = np.where(draws.random(4000) < 0.3, 0.0, np.minimum(draws.lognormal(3, 1, 4000), 90.0))
+    table = pd.DataFrame({"income": income, "sex": draws.choice(["f", "m"], 4000)})
+    drawn = fitted(table, bounds={"income": [0, 90], "sex": ["f", "m"]}).sample(
+        4000, InsecureSource(1)
+    )
+    for value in (0.0, 90.0):
+        shares = [(rows["income"] == value).mean() for rows in (table, drawn)]
+        assert shares[1] == pytest.approx(shares[0], abs=0.04)
+    positive = drawn["income"][drawn["income"] > 0]
+    assert positive.min() > 1e-6
+    even = pd.DataFrame({"x": draws.random(4000), "y": draws.choice(["f", "m"], 4000)})
+    drawn = fitted(even, bounds={"x": [0, 1], "y": ["f", "m"]}).sample(4000, InsecureSource(1))
+    assert not drawn["x"].isin([0.0, 1.0]).any()
+
+
+def test_decimals_of_several_lengths_are_seen_together():
+    """Each length is below the threshold alone; together they exclude whole numbers."""
+    assert detect_format(np.array([900.0, 90, 90, 90, 0, 0, 0, 0]), 30.0) != "0"
+    assert detect_format(np.array([900.0, 90, -90, 90, -90, 0, 0, 0]), 30.0) == "0"

@@ -230,3 +230,11 @@ def test_a_comparison_that_is_stopped_says_that_the_release_exists(monkeypatch, 
     assert "── released: new.csv; comparing with the real rows\n" in said
     assert "stopped. Before that the table was released: new.csv. Its budget is spent." in said
     assert (tmp_path / "new.csv").exists()
+
+
+def test_a_column_may_have_the_name_of_an_argument():
+    """Regression: data frames take no column named self as a keyword."""
+    table = people(1000).rename(columns={"age": "self"})
+    bounds = {"self": [18, 90], "city": ["Rome", "Oslo", "Bern"], "ill": ["no", "yes"]}
+    made = synthesize(table, target="ill", bounds=bounds, eta=0.3, insecure_seed=1)
+    assert made.table.columns.tolist() == ["self", "city", "ill"]

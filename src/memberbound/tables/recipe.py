@@ -186,8 +186,10 @@ class Pool:
         if self.cells:
             listed = pd.MultiIndex.from_tuples(self.cells, names=self.columns)
             inside = pd.MultiIndex.from_arrays([texts[c] for c in self.columns]).isin(listed)
-        pooled = {c: texts[c].where(inside, OTHER) for c in self.columns}
-        return frame.assign(**pooled)
+        pooled = frame.copy(deep=False)
+        for column in self.columns:  # assign() takes no column named self
+            pooled[column] = texts[column].where(inside, OTHER)
+        return pooled
 
 
 #: Name and version of the JSON layout; readers refuse other versions.

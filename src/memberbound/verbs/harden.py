@@ -393,7 +393,10 @@ def _with_numbers(
         and not types.is_numeric_dtype(frame[c])
         and not types.is_timedelta64_dtype(frame[c])
     ]
-    return frame.assign(**{c: read_column(frame[c], readings[c].form).numbers for c in written})
+    parsed = frame.copy(deep=False)
+    for column in written:  # assign() takes no column named self
+        parsed[column] = read_column(frame[column], readings[column].form).numbers
+    return parsed
 
 
 # ── Split the rows, and certify one recipe (X18) ──────────────────────────────────────────────────

@@ -383,7 +383,7 @@ def _cast_columns(frame: pd.DataFrame, records: Records, model: SyntheticTable) 
     for name in frame.columns:
         kind = None if name in model.identifiers else records.types.get(name)
         typed[name] = cast_to_declared(frame[name], kind, forms.get(name, "any"))
-    return frame.assign(**typed)
+    return type(frame)(typed)
 
 
 # ── Notes for the owner of the rows only: computed without noise, never stored ────────────────────

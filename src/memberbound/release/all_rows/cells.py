@@ -43,7 +43,7 @@ _OCTAVES = 16
 #: Maximum share of numbers with more decimals than the column's format.
 _FEW = 0.01
 #: Keep a format only if its noisy count exceeds this many noise scales.
-_FORMAT_SCALES = 4.5
+_FORMAT_SCALES = 3.5
 OTHER = "other"
 #: Range of calendar days: the years 1 to 9999.
 _CALENDAR = (-719_162.0, 2_932_895.0)
@@ -134,7 +134,8 @@ class NumberCells:
             steps = np.maximum(1.0, np.rint((high - low) / self.step))
             numbers = low + (np.floor(share * steps) + 0.5) * self.step
         else:
-            numbers = low + share * (high - low)
+            alone = high <= np.nextafter(low, math.inf)
+            numbers = np.where(alone, low, low + share * (high - low))
         if self.writing in ("day", "time"):
             days = np.clip(numbers, *_CALENDAR)
             days = np.rint(days) if self.writing == "day" else days
@@ -284,7 +285,9 @@ def detect_format(noisy: FloatArray, scale: float) -> Writing:
     if counts[dates:].sum() > counts[:dates].sum():
         return "time" if counts[-1] > doubt else "day"
     for decimals in range(dates - 1):
-        if all(count <= doubt for count in counts[decimals + 1 : dates]):
+        finer = noisy[decimals + 1 : dates]
+        # Decimals of several lengths may each be lost in noise, but not all together.
+        if finer.max() <= doubt and finer.sum() <= doubt * math.sqrt(len(finer)):
             return WRITINGS[decimals]
     return "more"
 
@@ -300,7 +303,10 @@ def public_column(
         return CategoryCells(name, tuple(label for label in bound.labels if label), bound.form)
     if bound.edges and not _has_few_values(bound, writing):
         return NumberCells(name, *_public_edges(bound.edges, writing), writing, bound.form)
-    return NumberCells(name, *_edges(bound.low, bound.high, writing, linear), writing, bound.form)
+    edges, step = _edges(bound.low, bound.high, writing, linear)
+    # Without decimals that end, 0 and the ends have cells of one value: kept if many share it.
+    single = np.flatnonzero(np.nextafter(edges[:-1], math.inf) >= edges[1:]).tolist()
+    return NumberCells(name, edges, step, writing, bound.form, empty=tuple(single))
 
 
 def _has_few_values(bound: Range, writing: Writing) -> bool:
@@ -353,6 +359,9 @@ def _edges(
     if step > 0:
         inner = np.rint(inner / step) * step
     inner = np.unique([low, *inner[(inner > low) & (inner < high)], high])
+    if step == 0:
+        single = [value for value in (low, 0.0, high) if low <= value <= high]
+        inner = np.unique([*inner, *np.nextafter(single, math.inf)])
     # Place edges midway between possible values, so that rounding moves no value across one.
     return tuple((inner - step / 2).tolist()), step
 

@@ -65,8 +65,9 @@ def declare_columns(
     return public, writings
 
 
-#: Share of μ² for the formats of numeric columns with public ranges but no declared type.
-_WRITING_SHARE = 0.01
+#: Share of μ² for the formats of numeric columns with public ranges but no declared type, at least
+#: and at most; in between, the noise of a count is this share of the records.
+_WRITING_SHARES, _WRITING_NOISE = (0.01, 0.06), 0.04
 #: Linear cells of a wide range, per noise scale in the number of rows.
 _CELL_SHARE = 1.0
 
@@ -96,7 +97,9 @@ def learn_cells(
         name for name, bound in public.items() if isinstance(bound, Range) and name not in writings
     ]
     if unwritten:
-        share = budget.take("how numbers are written", _WRITING_SHARE)
+        share = budget.take(
+            "how numbers are written", _writing_share(len(unwritten), len(records), budget.mu)
+        )
         formats = share.sums(sensitivity=HISTOGRAM_MOVES, times=len(unwritten))
         counts = zip(unwritten, records.shards.sum(_format_counts, unwritten), strict=True)
         paid = {
@@ -121,6 +124,12 @@ def learn_cells(
             "its classes in the bounds, or leave the target out."
         )
     return ordered, identifiers, tuple(name for name in private if cells[name] is None)
+
+
+def _writing_share(columns: int, records: int, mu: float) -> float:
+    """Return the share of μ² for the formats of this many columns, from public numbers alone."""
+    wanted = 2.0 * columns / (_WRITING_NOISE * records * mu) ** 2
+    return min(max(wanted, _WRITING_SHARES[0]), _WRITING_SHARES[1])
 
 
 def _format_counts(shard: Records, names: Sequence[str]) -> FloatArray:

@@ -158,7 +158,9 @@ def _rows_by_person(source: Table, firsts: Table, target: str, unit: str) -> tup
     order = np.argsort(number, kind="stable")[: int((~left_out[whose]).sum())]
     rows = firsts.with_frame(frame[list(firsts.columns)].iloc[order], firsts.readings()).parse()
     starts = np.flatnonzero(np.diff(number[order], prepend=-1))
-    everyone = rows.with_frame(rows.frame.assign(**{unit: number[order]}))
+    numbered = rows.frame.copy(deep=False)
+    numbered[unit] = number[order]  # assign() takes no column named self
+    everyone = rows.with_frame(numbered)
     return everyone, Persons(starts, len(order))
 
 
