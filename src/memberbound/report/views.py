@@ -20,6 +20,14 @@ class StepView:
 
 
 @dataclass(frozen=True)
+class AnswerGrounds(StepView):
+    """The theorems and the assumptions behind any answer."""
+
+    theorems: tuple[str, ...]
+    assumptions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Reached(StepView):
     """An advantage that an attack reached."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -45,6 +45,8 @@ from memberbound.report.model import (
     RocCurve,
     SandwichRow,
 )
+from memberbound.report.parsing import parse_as
+from memberbound.report.views import AnswerGrounds
 from memberbound.tables.columns import label_of
 from memberbound.tables.records import read_records
 from memberbound.verbs.protect import protect
@@ -72,14 +74,9 @@ class Finding:
     not_comparable: str | None = None
 
     @property
-    def assumptions(self) -> tuple[str, ...]:
-        """Assumptions of the answer."""
-        return tuple(cast("list[str]", self.result["assumptions"]))
-
-    @property
-    def theorems(self) -> tuple[str, ...]:
-        """Ids of the theorems behind the answer."""
-        return tuple(cast("list[str]", self.result["theorems"]))
+    def grounds(self) -> AnswerGrounds:
+        """The theorems and the assumptions behind the answer."""
+        return parse_as(AnswerGrounds, self.result, "result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +108,7 @@ class Context:
         if rows == all_rows:
             return finding
         note = f"A quick study: this step uses a uniform sample of {rows} of the {all_rows} rows."
-        result = {**finding.result, "assumptions": [*finding.assumptions, note]}
+        result = {**finding.result, "assumptions": [*finding.grounds.assumptions, note]}
         return replace(finding, result=result, sentence=f"{finding.sentence} {note}")
 
     def fits_of(self, learner: BaseEstimator) -> str | None:

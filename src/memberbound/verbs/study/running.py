@@ -163,8 +163,9 @@ class StudyRun:
             choices.append(texts["remedy"])
         if question.unit is not None:
             choices.append(texts["unit"])
-        assumed = dict.fromkeys(text for f in findings for text in f.assumptions)
-        used = tuple(dict.fromkeys(id for f in findings for id in f.theorems))
+        grounds = [finding.grounds for finding in findings]
+        assumed = dict.fromkeys(text for ground in grounds for text in ground.assumptions)
+        used = tuple(dict.fromkeys(id for ground in grounds for id in ground.theorems))
         order = list(LABELS)
         return Report(
             command="study",
