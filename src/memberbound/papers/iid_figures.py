@@ -124,7 +124,7 @@ def draw_records(
 
 
 @dataclass(frozen=True)
-class Training:
+class NetworkSetting:
     """The setting of figure 1; tests use a smaller one."""
 
     records: int = 1000
@@ -228,7 +228,7 @@ def figure_1(
     rate: float = 0.1,
 ) -> Findings:
     """Run A25-F1, in the paper's setting or another."""
-    setting = Training(n, fresh, width, iterations, every, rate, d)
+    setting = NetworkSetting(n, fresh, width, iterations, every, rate, d)
 
     def measure(trial: int) -> Measured:
         rng = np.random.default_rng([seed, 25, 1, trial])

@@ -28,10 +28,10 @@ from memberbound.papers.iid_figures import Single, Whole
 from memberbound.papers.reproduction import (
     DATA_VARIABLE,
     Average,
+    FigureRun,
     Findings,
     Measured,
     MissingDataError,
-    Run,
     Sweep,
     above,
     below,
@@ -243,7 +243,7 @@ def tabulate(
     )
 
 
-def table_1(folder: Path | None) -> Run:
+def table_1(folder: Path | None) -> FigureRun:
     """Read MNIST, and return what runs A25-Tab1 on it."""
     digits = Digits.read(folder)
 

@@ -314,7 +314,7 @@ class Findings:
 
 
 #: ``run(trials, seed, progress, **settings)``.
-Run = Callable[..., Findings]
+FigureRun = Callable[..., Findings]
 
 
 @dataclass(frozen=True)
@@ -344,9 +344,9 @@ class Experiment:
         module, name = self.code.split(".")
         return getattr(import_module(f"{__package__}.{module}"), name)
 
-    def prepare(self, folder: Path | None) -> Run:
+    def prepare(self, folder: Path | None) -> FigureRun:
         """Return what runs the experiment, with its data set read."""
-        run: Run = self.function(folder) if self.needs_data else self.function
+        run: FigureRun = self.function(folder) if self.needs_data else self.function
         return run
 
     def settings_text(self) -> str:
@@ -370,14 +370,14 @@ def experiments() -> Mapping[str, Experiment]:
     return listed
 
 
-def settings_of(run: Run) -> dict[str, float | None]:
+def settings_of(run: FigureRun) -> dict[str, float | None]:
     """Return the settings of a figure: names and the paper's values (``None``: several)."""
     taken = signature(run).parameters.values()
     return {p.name: p.default for p in taken if p.kind is p.KEYWORD_ONLY}
 
 
 def select_settings(
-    run: Run, id: str, n: int | None, settings: Sequence[str] | Mapping[str, float] | None
+    run: FigureRun, id: str, n: int | None, settings: Sequence[str] | Mapping[str, float] | None
 ) -> dict[str, float]:
     """Return the settings that differ from the paper's, checked."""
     if isinstance(settings, Mapping):

@@ -109,7 +109,7 @@ def attacks_chart(attacks: Mapping[str, AttackFields], confidence: float) -> Cha
 
 
 #: The ceiling of the true-positive rate at false-positive rates.
-Ceiling = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+CeilingCurve = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 def explanation_chart(explanation: Explanation) -> Chart:
@@ -122,7 +122,9 @@ def explanation_chart(explanation: Explanation) -> Chart:
     return ceiling_chart(ceilings, explanation.fpr, explanation.setting)
 
 
-def ceiling_chart(ceilings: Mapping[str, Ceiling], rates: Sequence[float], setting: str) -> Chart:
+def ceiling_chart(
+    ceilings: Mapping[str, CeilingCurve], rates: Sequence[float], setting: str
+) -> Chart:
     """Return certified ceilings of the ROC; ``rates`` are marked on the first, others dashed."""
     grid = np.unique(np.concatenate([np.linspace(0, 1, 401), np.geomspace(LEAST_RATE, 1, 301)]))
     looks: list[LineLook] = [
@@ -135,7 +137,7 @@ def ceiling_chart(ceilings: Mapping[str, Ceiling], rates: Sequence[float], setti
         points = tuple(grid.tolist()), tuple(heights.tolist())
         curves.append((RocCurve("model", "certificate", label, *points), look))
 
-    def ceiling(values: Ceiling, rate: float) -> Mark:
+    def ceiling(values: CeilingCurve, rate: float) -> Mark:
         return marked(min(1.0, float(values(np.array([rate]))[0])), "certificate", "tpr")
 
     first = next(iter(ceilings.values()))

@@ -19,7 +19,7 @@ from memberbound.leaves import load_leaf
 from memberbound.tables.frame_files import write_table
 
 if TYPE_CHECKING:
-    from memberbound.papers.reproduction import Experiment, Findings, Run
+    from memberbound.papers.reproduction import Experiment, FigureRun, Findings
 
 #: A line of a table: every cell is a number, a text, or missing.
 Row = dict[str, EstimateOf | int | str | None]
@@ -305,7 +305,7 @@ def reproduce(
     # Read the environment only for figures that need data.
     needed = data is not None or any(one.needs_data for one in wanted)
     source = papers.data_folder(data) if needed else None
-    ready: list[tuple[Experiment, Run, dict[str, float]]] = []
+    ready: list[tuple[Experiment, FigureRun, dict[str, float]]] = []
     left_out = []
     for one in wanted:
         try:

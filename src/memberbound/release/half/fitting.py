@@ -81,7 +81,7 @@ _COIN_PROBES = 8
 #: Reject more than one failure in this many fits, because zeros would be released as often.
 _FAILURES = 100
 
-Group = Sequence[Rows]
+SubsetGroup = Sequence[Rows]
 Reduce = Callable[[FloatArray], FloatArray]
 
 
@@ -146,7 +146,9 @@ class _Refit:
     statistic: Statistic
     reduce: Reduce | None
 
-    def __call__(self, group: Group) -> tuple[FloatArray, list[str], dict[str, type[Warning]]]:
+    def __call__(
+        self, group: SubsetGroup
+    ) -> tuple[FloatArray, list[str], dict[str, type[Warning]]]:
         outputs, failures = [], []
         warned: dict[str, type[Warning]] = {}
         for subset in group:
@@ -163,7 +165,7 @@ class _Refit:
 
 def fit_groups(
     statistic: Statistic,
-    groups: Sequence[Group],
+    groups: Sequence[SubsetGroup],
     reduce: Reduce | None = None,
     *,
     workers: int | None = None,

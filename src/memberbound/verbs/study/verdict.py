@@ -24,7 +24,7 @@ from memberbound.report.model import Question, Remedy, SandwichRow, Verdict
 from memberbound.verbs.study.findings import Finding
 
 #: Findings by step; failed steps have none.
-Findings = Mapping[StepId, Finding]
+StepFindings = Mapping[StepId, Finding]
 #: Scores that differ by less than this count as equal.
 _ALIKE = 0.01
 
@@ -35,7 +35,7 @@ _LISTED: tuple[StepId, ...] = (
 )
 
 
-def remedies(findings: Findings) -> list[Remedy]:
+def remedies(findings: StepFindings) -> list[Remedy]:
     """Return all remedies found, with their costs, and mark the recommended one."""
     before, audited = _score_as_it_is(findings), findings.get("audit")
     usual = {} if audited is None or audited.score is None else audited.score.scores
@@ -49,7 +49,7 @@ def remedies(findings: Findings) -> list[Remedy]:
     return [replace(remedy, recommended=remedy is best) for remedy in listed]
 
 
-def _score_as_it_is(findings: Findings) -> HoldoutScore | None:
+def _score_as_it_is(findings: StepFindings) -> HoldoutScore | None:
     """Return the score of the given model, or of the unchanged learner."""
     finding = findings.get("given") or findings.get("audit")
     return None if finding is None else finding.score
@@ -116,7 +116,7 @@ def _price(
 
 
 def verdict(
-    findings: Findings, listed: Sequence[Remedy], question: Question, failed: Sequence[str]
+    findings: StepFindings, listed: Sequence[Remedy], question: Question, failed: Sequence[str]
 ) -> Verdict:
     """Return a level, one sentence and advice; ``failed`` has the titles of failed steps."""
     chosen = next((remedy for remedy in listed if remedy.recommended), None)
