@@ -21,6 +21,8 @@ from memberbound.scratch import remove_leftover, try_lock
 TABLE_ENDINGS = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")
 #: Maximum bytes of a hand-written document.
 _DOCUMENT = 2**24
+#: Maximum levels of a document.
+_DEEPEST = 100
 #: YAML types that are read as plain text.
 _WORDS = ("bool", "timestamp")
 #: YAML types without a JSON equivalent, except dates.
@@ -100,8 +102,12 @@ def read_document(
 
     try:
         if kind == "JSON":
-            return json.loads(text, parse_constant=refuse, object_pairs_hook=_without_repeats)
-        return _yaml_value(text, words)
+            value = json.loads(text, parse_constant=refuse, object_pairs_hook=_without_repeats)
+        else:
+            value = _yaml_value(text, words)
+        if _is_deep(value):
+            raise RecursionError
+        return value
     except RecursionError:
         raise InputError(f"{name} must not be nested too deeply, got {file.name!r}.") from None
     except InputError:
@@ -109,6 +115,17 @@ def read_document(
     except ValueError as error:
         first = (str(error).splitlines() or ["unreadable"])[0].rstrip(".")
         raise InputError(f"{name} must be {kind}, got {file.name!r}: {first}.") from None
+
+
+def _is_deep(value: object) -> bool:
+    """Return whether a document has more levels than any function here should descend."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        inner = [each for each in level if isinstance(each, (dict, list))]
+        level = [v for each in inner for v in (each.values() if isinstance(each, dict) else each)]
+        if not level:
+            return False
+    return True
 
 
 def _without_repeats(pairs: list[tuple[object, object]]) -> dict[object, object]:

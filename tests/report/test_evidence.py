@@ -23,6 +23,7 @@ from memberbound.report.evidence import (
 )
 from memberbound.report.publication import About, Case
 from memberbound.verbs.export import export
+from oracle.independent import verifier
 from report.sample import given, sample, typed
 
 
@@ -118,6 +119,12 @@ def test_a_statement_holds_the_file_and_its_certificate(released, tmp_path):
     export(released / "model.json.certificate.json", format="in-toto", out=out)
     assert verify(released / "model.json", certificate=out).holds
     assert not verify(released / "new.csv", certificate=out).holds
+    assert verifier.main([str(released / "model.json"), "--certificate", str(out)]) == 0
+    # A signature covers the subject: it must be the certified file.
+    for subject in ([], [{"name": "x", "digest": {"sha256": "0" * 64}}], "x"):
+        out.write_text(json.dumps(json.loads(out.read_text()) | {"subject": subject}))
+        with pytest.raises(InputError, match="subject"):
+            verify(released / "model.json", certificate=out)
 
 
 def given_model(*, passes, lower):

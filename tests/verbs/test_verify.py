@@ -257,6 +257,7 @@ def test_a_release_is_not_in_another_ledger(entered, made, tmp_path):
         '{"sha256": NaN}',
         '{"sha256": "x", "derivation": []}',
         "[" * 100_000,
+        "[" * 400 + "]" * 400,
         '{"a":' * 50_000,
         '{"sha256": ' + "9" * 5000 + "}",
         '{"kind": "linear model", "version": "0.1.0", "sha256": "x"}',
@@ -290,6 +291,14 @@ def test_numbers_that_are_none_fail_and_do_not_crash(made, tmp_path, number, key
     answer = verify(made["numbers"], certificate=file)
     assert not answer.holds
     json.dumps(answer.to_dict(), allow_nan=False)
+
+
+def test_a_format_that_is_no_text_fails(made, tmp_path):
+    file = tmp_path / "c.json"
+    other = certificate_of(made["numbers"])
+    other["derivation"]["format"] = [1]
+    file.write_text(json.dumps(other))
+    assert not verify(made["numbers"], certificate=file).holds
 
 
 def test_missing_files_folders_and_pipes_are_refused(made, tmp_path):
@@ -426,11 +435,16 @@ def test_the_independent_verifier_leaves_other_games_open(made, tmp_path, kind):
 def test_the_independent_verifier_runs_alone(made, tmp_path):
     """A clean Python without site packages; bad files end with 2 and one sentence."""
     alone = shutil.copy(VERIFIER, tmp_path / "verify.py")
+    odd, pipe = tmp_path / "odd.json", tmp_path / "pipe.json"
+    odd.write_text('{"derivation": {"format": [1]}}')
+    os.mkfifo(pipe)
     for arguments, code in (
         ([made["model"]], 0),
         ([made["model"], "--certificate", f"{made['numbers']}.certificate.json"], 3),
         ([tmp_path / "none.json"], 2),
         ([made["model"], "--certificate", made["table"]], 2),
+        ([made["model"], "--certificate", odd], 3),
+        ([pipe, "--certificate", f"{made['model']}.certificate.json"], 2),
     ):
         ended = subprocess.run(
             [sys.executable, "-I", "-S", str(alone), *map(str, arguments)],

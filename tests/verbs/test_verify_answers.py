@@ -108,6 +108,17 @@ def test_answers_that_promise_more_are_rejected(answers, tmp_path, name):
         assert answer.eta is None
 
 
+def test_nothing_is_proved_that_only_the_owner_can_recompute(answers, tmp_path):
+    """A bound on single records that is too small, with its sentence: no verifier can know."""
+    path = write(answers["population"], tmp_path)
+    alone, owner = verify(path), verify(path, table=FEW)
+    assert (alone.holds, alone.eta, alone.statement) == (True, None, None)
+    assert (owner.eta, owner.statement) == (
+        answers["population"]["eta_upper"], answers["population"]["sentence"]
+    )  # fmt: skip
+    assert "--table" in alone.sentence
+
+
 @pytest.mark.parametrize("name", ["population", "population target"])
 def test_the_owner_recomputes_what_others_cannot(answers, tmp_path, name):
     for path, other in mutated(answers[name], 4, seed=1, apart=("derivation",)):
@@ -168,6 +179,19 @@ def test_coarser_tables_hold_and_forged_ones_do_not(coarse, tmp_path):
         assert not verify(file, certificate=write(other, tmp_path)).holds, path
 
 
+def test_coarser_tables_that_promise_something_else_are_rejected(coarse, tmp_path):
+    file, certificate = coarse
+    for path, new in (
+        (("certificate", "theorems"), ["X18"]),
+        (("certificate", "kind"), "estimate"),
+        (("certificate",), None),
+        (("bounds",), []),
+        (("unit",), "person"),
+    ):
+        other = changed(certificate, path, new)
+        assert not verify(file, certificate=write(other, tmp_path)).holds, path
+
+
 def test_a_coarser_table_with_other_rows_does_not_hold(coarse, tmp_path):
     file, certificate = coarse
     lines = file.read_text("utf-8").splitlines()
@@ -207,14 +231,35 @@ def halves(tmp_path_factory):
 @pytest.mark.parametrize("name", HALVES)
 def test_halves_hold_and_forged_ones_do_not(halves, tmp_path, name):
     file, certificate = halves[name]
-    for answer in (verify(file), verify(file, table=FEW)):
+    for given in (None, FEW):
+        answer = verify(file, table=given)
         assert answer.holds, [check for check in answer.checks if not check.holds]
-        assert (answer.game.name, answer.eta) == ("subset", certificate["certificate"]["upper"])
+        proved = name not in ("sum", "counts") or given is not None
+        eta = certificate["certificate"]["upper"] if proved else None
+        assert (answer.game.name, answer.eta) == ("subset", eta)
+        assert (answer.statement is not None) == proved
     table = FEW if name in ("sum", "counts") else None
     # The scales of mixtures are tested in steps: one may hold at a slightly higher confidence.
     apart = ("method", "confidence") if name == "mixtures" else ("method",)
     for path, other in mutated(certificate, 30 if table is None else 6, apart=apart):
         assert not verify(file, certificate=write(other, tmp_path), table=table).holds, path
+
+
+@pytest.mark.parametrize("name", ["sum", "pairs", "izzo"])
+def test_halves_that_promise_something_else_are_rejected(halves, tmp_path, name):
+    file, certificate = halves[name]
+    for path, new in (
+        (("unit",), "person"),
+        (("certificate", "kind"), "estimate"),
+        (("certificate", "theorems"), ["X99"]),
+        (("certificate", "theorems"), []),
+        (("noise", "law"), "laplace"),
+        (("method",), "best"),
+        (("certificate",), None),
+        (("noise",), 3),
+    ):
+        other = changed(certificate, path, new)
+        assert not verify(file, certificate=write(other, tmp_path)).holds, path
 
 
 @pytest.mark.parametrize("name", ["pairs", "mixtures", "centre"])

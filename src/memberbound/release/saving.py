@@ -124,13 +124,24 @@ def read_certificate(
         )
     stated = read_document(beside, "certificate", "JSON")
     if isinstance(stated, dict) and stated.get("predicateType") == PREDICATE_TYPE:
-        stated = stated.get("predicate")  # an in-toto statement
+        stated = _predicate(stated, beside.name)
     if not isinstance(stated, dict) or stated.get("sha256") is None:
         raise InputError(f"{beside.name} must be a certificate of memberbound, got another text.")
     old = stated.pop(REPLACES, None)
     if isinstance(old, dict) and old.get("sha256") == file_digest(target):
         return old
     return stated
+
+
+def _predicate(statement: dict[str, object], name: str) -> object:
+    """Return the certificate in an in-toto statement, which must be about the certified file."""
+    certificate, subject = statement.get("predicate"), statement.get("subject")
+    listed = subject if isinstance(subject, list) else []
+    digests = [each.get("digest") for each in listed if isinstance(each, dict)]
+    sha256 = certificate.get("sha256") if isinstance(certificate, dict) else None
+    if not digests or digests != [{"sha256": sha256}]:
+        raise InputError(f"{name} must have the certified file as its subject, got another one.")
+    return certificate
 
 
 def answering(model: object) -> PrivateModel | TableModel | None:

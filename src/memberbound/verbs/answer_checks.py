@@ -75,7 +75,7 @@ def is_answer(content: object) -> bool:
 def check_answer(printed: Printed, table: object = None) -> Iterator[Check]:
     """Yield the checks of an answer, or of every answer with a record in a report.
 
-    Theorem: X34 (proofs/verification.md, section 10).
+    Theorem: X34 (proofs/verification.md, section 9).
     """
     for name, step in _steps(printed):
         if is_answer(step):
@@ -396,6 +396,12 @@ _CHECKS: dict[str, Callable[[Printed, object], Iterator[Check]]] = {
     "population": _check_population,
     **dict.fromkeys(("protect", "summarize", "synthesize"), _check_all_rows),
 }
+
+
+def has_owners_bounds(content: Printed) -> bool:
+    """Return whether an answer or a report has bounds that only the table's owner can recompute."""
+    answers = (content, *(step for _, step in _steps(content)))
+    return any(answer.get("command") == "population" for answer in answers)
 
 
 def unchecked(content: Printed) -> tuple[str, ...]:

@@ -30,6 +30,18 @@ _DRAWN = (
     "The released half was drawn uniformly and independently of the calibration's subsets, and the "
     "noise as recorded, from secret random words."
 )
+#: Theorems behind a coarser table.
+_COARSE_THEOREMS = {"A25-T14", "X5", "X7", "X15", "X18"}
+_SUMS = {"X1", "X9", "X21", "L24-P12"}
+#: Theorems behind a release of a secret half, and the law of its noise, by method.
+_HALF_METHODS = {
+    "neighbour": ({"X1", "X4", "X9", "X20", "X21", "L24-P12"}, "gaussian"),
+    "moment": ({"X19", "X4"}, "gaussian"),
+    "izzo": ({"X19", "X14", "X4"}, "norm-exponential"),
+    "crowd": (_SUMS, "gaussian"),
+    "sum": (_SUMS, "gaussian"),
+}
+#: Facts that a certificate cannot show, by the format of its record.
 OTHER_FORMATS: dict[str, tuple[str, ...]] = {
     COUNTS_FORMAT: (
         "The rows are independent draws from one distribution, and the recipe was chosen without "
@@ -53,7 +65,7 @@ def check_certificate(
 ) -> Iterator[Check]:
     """Yield the checks of a coarser table, or of a release of a secret half.
 
-    Theorem: X34 (proofs/verification.md, section 10).
+    Theorem: X34 (proofs/verification.md, section 9).
     """
     yield file_check(certificate, digest)
     yield seal_check(certificate)
@@ -63,15 +75,19 @@ def check_certificate(
         yield from _check_calibration(certificate, table)
 
 
+def _fields(certificate: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return an object in a certificate; an empty one fails every check of its fields."""
+    found = certificate.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
 # ── Coarser tables ────────────────────────────────────────────────────────────────────────────────
 
 
 def _check_coarse_table(path: Path, certificate: Mapping[str, Any]) -> Iterator[Check]:
-    bounds, promise = certificate.get("bounds"), certificate.get("certificate")
+    bounds, promise = (_fields(certificate, name) for name in ("bounds", "certificate"))
 
     def numbers() -> str:
-        assert isinstance(bounds, dict)
-        assert isinstance(promise, dict)
         profile = CountRecord.of_dict(certificate["derivation"]).profile
         require(profile is not None, "the record must hold counts")
         assert profile is not None
@@ -79,6 +95,7 @@ def _check_coarse_table(path: Path, certificate: Mapping[str, Any]) -> Iterator[
         problem = next(differences(bounds, wanted, sides_of_class(LeakBounds)), None)
         require(problem is None, str(problem))
         said = {
+            "kind": "certificate",
             "quantity": "delta",
             "upper": bounds["delta_upper"],
             "confidence": bounds["confidence"],
@@ -87,11 +104,11 @@ def _check_coarse_table(path: Path, certificate: Mapping[str, Any]) -> Iterator[
         }
         wrong = [key for key, value in said.items() if promise[key] != value]
         require(not wrong, f"the certificate states another {', '.join(wrong)}")
-        require("X18" in promise["theorems"] and bool(promise["assumptions"]), "X18 is missing")
+        require(set(promise["theorems"]) == _COARSE_THEOREMS, "another theorem is stated")
+        require(bool(promise["assumptions"]), "the assumptions are missing")
         return f"{len(wanted)} bounds are those that follow from the counts"
 
     def sentence() -> str:
-        assert isinstance(bounds, dict)
         require(certificate["validity"] in ("split", "reference"), "validity is not known")
         wanted = coarse_statement(
             stated_bounds(bounds), certificate["validity"], certificate["unit"]
@@ -100,7 +117,6 @@ def _check_coarse_table(path: Path, certificate: Mapping[str, Any]) -> Iterator[
         return "the sentence is the one of its numbers"
 
     def counts() -> str:
-        assert isinstance(bounds, dict)
         recorded = CountRecord.of_dict(certificate["derivation"]).profile
         assert recorded is not None
         with use_table(path) as opened:
@@ -127,8 +143,13 @@ def _check_calibration(certificate: Mapping[str, Any], table: object) -> Iterato
         bound, noise = certificate["certificate"], certificate["noise"]
         game = SubsetGame(certificate["population"], certificate["size"], certificate["record"])
         scale = certificate["scale"]
+        theorems, law = _HALF_METHODS[certificate["method"]]
         for holds, problem in (
             (bound["quantity"] == "eta" and bound["game"] == "subset", "another game or quantity"),
+            (bound["kind"] == "certificate", "an estimate is no certificate"),
+            (set() < set(bound["theorems"]) <= theorems, "a theorem is not that of the method"),
+            (noise["law"] in (law, "none"), "the noise is not that of the method"),
+            (certificate.get("unit") == _asked(certificate)["unit"], "two units are printed"),
             (bound["protects"] == game.protects, "the certificate protects another record"),
             (0 <= bound["upper"] <= certificate["eta"], "η is above the requested value"),
             (certificate["eta"] < game.largest_gain, "η is vacuous for this many drawn records"),

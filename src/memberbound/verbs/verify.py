@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from memberbound.answers import Answer, Given, OmitEmpty, Upper, computed
+from memberbound.answers import INTERNAL, Answer, Given, OmitEmpty, Upper, computed
 from memberbound.curve.families import GaussianCurve, SlackCurve
 from memberbound.declarations import InputFiles, Option
 from memberbound.errors import InputError
@@ -18,6 +18,7 @@ from memberbound.files import file_digest, read_document
 from memberbound.games import Game, IidGame, NeighbourGame, SubsetGame
 from memberbound.numerics.rounding import root_up, sums_up
 from memberbound.quantities import percent
+from memberbound.release.half.sums import SUM_FORMAT
 from memberbound.release.ledger_file import ledger_content
 from memberbound.release.record import CertificateRecord
 from memberbound.release.saving import certificate_path, read_certificate
@@ -29,7 +30,12 @@ from memberbound.release.verification import (
     recompute_certificate,
 )
 from memberbound.tables.records import read_secret_columns
-from memberbound.verbs.answer_checks import check_answer, is_answer, unchecked
+from memberbound.verbs.answer_checks import (
+    check_answer,
+    has_owners_bounds,
+    is_answer,
+    unchecked,
+)
 from memberbound.verbs.certificate_checks import OTHER_FORMATS, check_certificate
 
 #: Facts that no verifier can check from the files.
@@ -38,6 +44,7 @@ _UNCHECKED = (
     "about the table.",
     "The recorded sensitivities are those of the code that ran.",
     "Nothing else about the records was published; a ledger shows what was entered in it.",
+    "The lists of what is public and of assumptions are complete.",
 )
 #: Larger JSON files are not models.
 _LARGEST = 2**24
@@ -72,6 +79,8 @@ class Verification(Answer):
     theorems: tuple[str, ...]
     assumptions: tuple[str, ...] = _UNCHECKED
     game: Game = field(default_factory=NeighbourGame)
+    #: Number of files with a bound that only the owner of the table can recompute.
+    owners: int = field(default=0, metadata=INTERNAL)
 
     @computed
     def sentence(self) -> str:
@@ -82,6 +91,12 @@ class Verification(Answer):
             return (
                 f"The verification failed: {len(wrong)} of {len(self.checks)} checks do not hold, "
                 f"first {first.name} ({first.detail.rstrip('.')})."
+            )
+        if self.owners:
+            files = "this file" if not self.files else f"these {len(self.files)} files"
+            return (
+                f"Nothing contradicts {files}, but nothing is proved about the bounds that "
+                "only the owner of the table can recompute: verify --table."
             )
         if self.statement is not None:
             return f"The certificate holds for this file. {self.statement}"
@@ -173,9 +188,10 @@ def verify(
         eta=eta,
         checks=first.checks if one else tuple(chain.from_iterable(e.named for e in examined)),
         files=() if one else tuple(each.summary for each in examined),
-        statement=first.statement if one and holds else None,
+        statement=first.statement if one and first.proved else None,
         theorems=tuple(sorted(theorems | beyond)),
         assumptions=tuple(dict.fromkeys(chain.from_iterable(e.unchecked for e in examined))),
+        owners=sum(each.owners for each in examined),
         game=first.game if len({each.game.name for each in examined}) == 1 else NeighbourGame(),
     )
 
@@ -197,6 +213,12 @@ class _Examined:
     stated_theorems: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = _UNCHECKED
     game: Game = field(default_factory=NeighbourGame)
+    #: Whether only the owner of the table, which was not given, can recompute the bound.
+    owners: bool = False
+
+    @property
+    def proved(self) -> bool:
+        return self.holds and not self.owners
 
     @property
     def holds(self) -> bool:
@@ -204,11 +226,11 @@ class _Examined:
 
     @property
     def mu(self) -> float | None:
-        return self.stated_mu if self.holds else None
+        return self.stated_mu if self.proved else None
 
     @property
     def eta(self) -> float | None:
-        return self.stated_eta if self.holds else None
+        return self.stated_eta if self.proved else None
 
     @property
     def named(self) -> tuple[Check, ...]:
@@ -226,12 +248,12 @@ def _examine(
 ) -> _Examined:
     """Check one release: an answer or a report, or a file with its certificate."""
     digest = file_digest(path)
-    answer = _answer(path if given is None else given)
+    answer = _answer(path) if given is None else _answer(given, "certificate")
     if answer is not None:
         # A file with a certificate is the hardened table itself.
         return _examine_answer(path, digest, answer, table if given is None else path)
     found = _certificate(path, given)
-    if found["derivation"].get("format") in OTHER_FORMATS:
+    if str(found["derivation"].get("format")) in OTHER_FORMATS:
         return _examine_other(path, digest, found, book, table)
     done = list(recompute_certificate(found, digest))
     if not keeps_schema(found):
@@ -250,12 +272,12 @@ def _examine(
     )
 
 
-def _answer(path: Path) -> Mapping[str, Any] | None:
+def _answer(path: Path, name: str = "release") -> Mapping[str, Any] | None:
     """Return the answer or report in a file without a certificate, or None."""
     beside = certificate_path(path).exists()
     if path.suffix.lower() != ".json" or beside or path.stat().st_size > _LARGEST:
         return None
-    content = read_document(path, "release", "JSON")
+    content = read_document(path, name, "JSON")
     return content if is_answer(content) else None  # type: ignore[return-value]
 
 
@@ -274,6 +296,7 @@ def _examine_answer(path: Path, digest: str, answer: Mapping[str, Any], table: o
         stated_theorems=_texts(theorems),
         unchecked=unchecked(answer),
         game=_game(answer.get("game")),
+        owners=table is None and has_owners_bounds(answer),
     )
 
 
@@ -300,6 +323,7 @@ def _examine_other(
         stated_theorems=_texts(stated.get("theorems")),
         unchecked=OTHER_FORMATS[found["derivation"]["format"]],
         game=_game(stated.get("game")),
+        owners=table is None and found["derivation"]["format"] == SUM_FORMAT,
     )
 
 
