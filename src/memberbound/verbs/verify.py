@@ -95,8 +95,8 @@ class Verification(Answer):
         if self.owners:
             files = "this file" if not self.files else f"these {len(self.files)} files"
             return (
-                f"Nothing contradicts {files}, but nothing is proved about the bounds that "
-                "only the owner of the table can recompute: verify --table."
+                f"Nothing contradicts {files}, but some bounds were not recomputed, which only the "
+                "owner of the table can do: verify --table."
             )
         if self.statement is not None:
             return f"The certificate holds for this file. {self.statement}"
