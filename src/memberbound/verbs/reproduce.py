@@ -195,7 +195,11 @@ class Reproduction(Answer):
             paper, ours = check.numbers()
             holds = "yes" if check.holds else "NO"
             lines.append(f"{holds:<7}{paper:<9} {ours:<20} {check.claim}")
+        if not self.checks:
+            lines += _columns(self.table)
         lines += ["", *(f"- {note}" for note in self.notes)]
+        written = (*self.figures, *self.files)
+        lines += [f"- Written: {', '.join(written)}."] if written else []
         return "\n".join(lines)
 
     def _page(self) -> str:
@@ -224,6 +228,21 @@ class Reproduction(Answer):
             lines += [_row(part.id, check.claim, *check.numbers()) for check in failed]
         lines += ["", "## Notes", "", *(f"- {note}" for note in self.notes)]
         return "\n".join(lines)
+
+
+def _columns(table: list[Row]) -> list[str]:
+    """Return the plotted numbers as lines of aligned columns, without errors and counts."""
+    names = [name for name in table[0] if not name.endswith(("_se", "_n"))] if table else []
+    shown = [[name.removesuffix("_mean") for name in names]]
+    shown += [
+        [f"{row[name]:.4g}" if isinstance(row[name], float) else str(row[name]) for name in names]
+        for row in table
+    ]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    return [
+        "  ".join(f"{cell:<{wide}}" for cell, wide in zip(row, widths, strict=True)).rstrip()
+        for row in shown
+    ]
 
 
 def _row(*cells: object) -> str:
