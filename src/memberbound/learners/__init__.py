@@ -1,1 +1,1 @@
-"""Learners by name, and tables as examples that they can be fitted on."""
+"""Learners by name, and tables encoded as examples for them."""

@@ -1,7 +1,7 @@
-"""Adapters of language models in peft's format: their names, and merging them into the base model.
+"""Adapters of language models in peft's format: read them, and merge them into the base model.
 
 An adapter folder holds ``adapter_config.json`` and ``adapter_model.safetensors`` with two matrices
-per layer, A (rank, inputs) and B (outputs, rank); the layer's matrix grows by scale·B·A.
+per layer, A (rank, inputs) and B (outputs, rank); merging adds scale·B·A to the layer's matrix.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def tensor_names(layer: str) -> tuple[str, str]:
 
 
 def is_adapter(folder: str | Path) -> bool:
-    """Tell whether a folder holds adapters rather than a model."""
+    """Return whether a folder holds adapters instead of a model."""
     return (Path(folder) / CONFIG_FILE).is_file()
 
 
@@ -55,7 +55,7 @@ def read_adapter(folder: str | Path, name: str) -> tuple[dict[str, Any], Mapping
 
 
 def merge_adapter(model: Module, folder: str | Path, name: str) -> Module:
-    """Add the adapters of a folder to the matrices of the model they were made for."""
+    """Merge the adapters of a folder into the matrices of their base model."""
     torch = import_optional("torch", "for adapters", "text")
     config, tensors = read_adapter(folder, name)
     scale = float(config["lora_alpha"]) / int(config["r"])

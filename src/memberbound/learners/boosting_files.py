@@ -46,7 +46,7 @@ def check_tree(
         visited[level] = True
         inner = level[~leaf[level]]
         if not ((split[inner] >= 0) & (split[inner] < features)).all():
-            raise file.unsound("a tree that asks for a column that is not there")
+            raise file.unsound("a tree with a column out of range")
         level = np.concatenate([left[inner], right[inner]])
 
 
@@ -73,7 +73,7 @@ def load_lightgbm(file: ModelFile) -> TrainedModel:
             return Answers("probabilities", table, np.arange(2))
         return Answers.of(outputs, np.arange(columns) if columns > 1 else None)
 
-    # ``respond`` matches named columns, using LightGBM's spelling.
+    # ``respond`` matches columns by LightGBM's spelling of their names.
     width = len(names) if unnamed else None
     return TrainedModel(respond, None, width, booster, "the LightGBM model")
 
@@ -115,10 +115,10 @@ def _lightgbm_parts(text: str, file: ModelFile) -> tuple[dict[str, str], list[di
     for index, size in enumerate(sizes):
         part, body = body[:size], body[size:]
         if len(part) < size or not part.startswith(f"Tree={index}\n".encode()):
-            raise file.unsound("a tree that is cut off")
+            raise file.unsound("a truncated tree")
         trees.append(_equations(part.decode()))
     if not body.startswith(b"end of trees"):
-        raise file.unsound("an end that is missing")
+        raise file.unsound("a missing end")
     return head, trees
 
 
@@ -129,7 +129,7 @@ def _equations(text: str) -> dict[str, str]:
 
 
 def _check_lightgbm_tree(tree: dict[str, str], features: int, file: ModelFile) -> None:
-    """Check the array lengths of a tree, and that it is a tree."""
+    """Check the array lengths and the structure of a tree."""
     try:
         leaves, categories = int(tree["num_leaves"]), int(tree["num_cat"])
         arrays = {

@@ -71,7 +71,7 @@ def as_numbers(table: DataFrame, forms: Mapping[str, str]) -> DataFrame:
 
 
 def as_texts(table: DataFrame) -> DataFrame:
-    """Convert every value to text, including missing ones: encoders refuse mixed columns."""
+    """Convert every value, even a missing one, to text, because encoders reject mixed columns."""
     columns = {}
     for name in table.columns:
         codes, names = labels_of(table[name])
@@ -84,7 +84,7 @@ def as_texts(table: DataFrame) -> DataFrame:
 # The encoding is fitted on the whole table.  In the subset game the attacker knows the whole
 # population, so scales and categories fitted on it reveal nothing about the sampled subset.
 
-#: A numeric target with more values than this is a regression target.
+#: A numeric target with more distinct values than this is a regression target.
 _CLASSES = 20
 
 
@@ -143,7 +143,7 @@ def examples_of(
 
     By default, infer ``task``: a numeric target with more than 20 values is a regression target,
     any other target has classes.
-    Edge cases: rows without a target, a constant target and an empty table are refused.
+    Edge cases: rows without a target, a constant target and an empty table are rejected.
     """
     frame, name, readings = table.frame, table.name, selection.readings
     if len(frame) == 0:
@@ -167,7 +167,7 @@ def examples_of(
     else:
         values, classes = table.numbers(target), ()
         if not np.isfinite(values).all() or np.ptp(values) == 0:
-            raise InputError(f"{target!r} must hold finite numbers that are not all the same.")
+            raise InputError(f"{target!r} must hold finite numbers that are not all equal.")
     raw = frame[list(selection.columns)]
     forms = {c: readings[c].form for c in selection.columns if readings[c].numeric}
     encoder = column_encoder(raw, forms)
@@ -198,7 +198,7 @@ def _class_values(table: Table, target: str, codes: Labels, *, number: bool) -> 
     return np.array(values if plain else [str(v) for v in values])
 
 
-# ── New rows for a model: the columns of its table, encoded like the population ───────────────────
+# ── New rows for a model, encoded like the population ─────────────────────────────────────────────
 
 
 def encode_rows(
@@ -214,10 +214,11 @@ def encode_rows(
     """Encode new rows like the population; return features and notices.
 
     Rows may be any source that verbs accept, a mapping of names to values, or an array in column
-    order.  Missing numbers become the population's mean, missing categories a category; an unseen
-    category becomes the rare one, or none if there was no rare one.
+    order.  Missing numbers are imputed with the population's mean, and missing categories form a
+    category of their own; an unseen category counts as the rare one, or sets no indicator if there
+    was no rare one.
 
-    Edge cases: missing columns, empty input, and text or infinity in a numeric column are refused;
+    Edge cases: missing columns, empty input, and text or infinity in a numeric column are rejected;
     with ``strict``, new categories too.
     """
     import pandas as pd

@@ -1,7 +1,7 @@
 """Scores of models on held-out rows, next to those of a constant prediction.
 
-Accuracy, balanced accuracy, AUC and log loss for classes, R² for numbers.  All are estimates, and
-all are computed in one thread per library: with other processes running, unrestricted OpenMP
+They are accuracy, balanced accuracy, AUC and log loss for classes, and R² for numbers.  All are
+estimates.  Each library uses one thread, because with other processes running, unrestricted OpenMP
 threads take several times the CPU time.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Scores of a model by name; the first is the main one.
 ModelScores = dict[str, float]
-#: Scores of probabilities, lower is better.
+#: Scores of probabilities; lower is better.
 _LOG_LOSS, _CALIBRATION = "log loss", "calibration error"
 #: Groups of equal size for the calibration error.
 _GROUPS = 10
@@ -35,7 +35,8 @@ _GROUPS = 10
 #: training on the first fails.
 _MOST_ROWS = 200_000
 _TRAINED = (4 / 5, 19 / 20)
-#: Fewest rows → number of splits, and of splits in a quick run: scores on many rows vary less.
+#: Number of splits, and in a quick run, by the minimum number of rows; with more rows, scores vary
+#: less.
 SPLITS = {50_000: (1, 1), 20_000: (4, 1), 10_000: (4, 2), 0: (8, 4)}
 
 RowIndices = NDArray[np.intp]
@@ -56,8 +57,8 @@ def quiet_training() -> Iterator[None]:
 class HoldoutScore:
     """Mean score of models on held-out records, and that of a constant prediction.
 
-    ``scores`` and ``constant`` have the means of all scores by name, where they were computed;
-    ``spread`` is the main score's standard deviation between splits, if there are several.
+    ``scores`` and ``constant`` have the means of all computed scores by name; ``spread`` is the
+    main score's standard deviation between splits, if there are several.
     """
 
     name: Literal["accuracy", "R²"]
@@ -68,9 +69,9 @@ class HoldoutScore:
     spread: float | None = None
 
     def shortcoming(self, usual: ModelScores | None) -> str | None:
-        """Return in what the models are worse than a constant (:func:`find_shortcoming`).
+        """Describe how the models are worse than a constant (:func:`find_shortcoming`).
 
-        Without other scores the main one decides.
+        If there are no other scores, only the main one is compared.
         """
         if not self.scores:
             if self.estimate > self.chance:
@@ -112,7 +113,7 @@ class FittedModel(Protocol):
 def predict_rows(
     model: FittedModel, rows: object, classes: Sequence[str], *, probabilities: bool = False
 ) -> Predictions:
-    """Predict rows with a scikit-learn model, with a column for every class."""
+    """Predict rows with a scikit-learn model, with a probability column for every class."""
     values = np.asarray(model.predict(rows))
     rank = getattr(model, "decision_function", getattr(model, "predict_proba", None))
     chances = None
@@ -211,7 +212,7 @@ def score_beside_constant(
 ) -> tuple[ModelScores, ...]:
     """Score predictions of held-out rows next to the best constant of the training target.
 
-    Return the constant's scores first, then those of every candidate (none if it is None).
+    Return the constant's scores first, then those of every candidate (empty for None).
     """
     chances = any(c is not None and c.probabilities is not None for c in candidates)
     constant = predict_constant(trained, len(target), classes, probabilities=chances)
@@ -226,9 +227,9 @@ def score_probabilities(
 ) -> ModelScores:
     """Return log loss and calibration error of class probabilities; lower is better.
 
-    The calibration error is the mean distance between probability and frequency of a class in ten
-    groups of rows by probability: of the second of two classes, else of the likeliest class.
-    Rows of other classes are left out.
+    The calibration error is the mean distance between a class's probability and its frequency, over
+    ten groups of rows by probability.  The class is the second of two classes, or else the
+    likeliest one.  Rows of other classes are left out.
 
     Examples:
         >>> target = np.array(["no", "yes"] * 50)
@@ -243,7 +244,7 @@ def score_probabilities(
     loss = -float(np.mean(np.log(np.maximum(probabilities[rows, codes], 1e-15))))
     best = np.ones_like(codes) if len(classes) == 2 else probabilities.argmax(axis=1)
     stated, right = probabilities[rows, best], codes == best
-    # Equal probabilities are in one group.
+    # Keep equal probabilities in one group.
     groups = np.searchsorted(np.quantile(stated, np.arange(1, _GROUPS) / _GROUPS), stated)
     off = np.bincount(groups, stated - right, _GROUPS)
     return {_LOG_LOSS: loss, _CALIBRATION: float(np.abs(off).sum()) / len(codes)}
@@ -252,11 +253,11 @@ def score_probabilities(
 def find_shortcoming(
     scores: ModelScores, constant: ModelScores, usual: ModelScores | None = None
 ) -> str | None:
-    """Return in what a model is worse than a constant, as a clause; None if it is better.
+    """Describe how a model is worse than a constant, as a clause; return None if it is not.
 
     A model must rank rows (AUC, or accuracy if there is no AUC) and predict them (log loss, R²).
-    ``usual`` are the scores of the same learner on real rows without noise: log loss counts only
-    if theirs is below the constant's; None: it always counts.
+    ``usual`` are the scores of the same learner on real rows without noise.  Log loss is compared
+    only if theirs is below the constant's, or if ``usual`` is None.
 
     Examples:
         >>> fixed = {"accuracy": 0.8, "AUC": 0.5, "log loss": 0.5}
@@ -301,7 +302,7 @@ def beside_constant(examples: Examples, estimate: float) -> HoldoutScore:
 def holdout_score(
     examples: Examples, train: Train, seed: int, *, quick: bool = False
 ) -> HoldoutScore | None:
-    """Return the mean scores over random splits, None if every training fails.
+    """Return the mean scores over random splits, or None if every training fails.
 
     A split depends on the number of rows and the seed alone; splits with failed training are
     skipped.
@@ -336,13 +337,13 @@ def holdout_score(
 
 
 def class_codes(examples: Examples) -> tuple[str, ...]:
-    """Return the class codes of examples as texts, none for a regression."""
+    """Return the class codes of examples as texts; empty for a regression."""
     if examples.task == "regression":
         return ()
     return tuple(map(str, range(int(examples.target.max()) + 1)))
 
 
 def _mean_scores(found: Sequence[ModelScores]) -> ModelScores:
-    """Return the means of the scores that every split has."""
+    """Average the scores that all splits have."""
     names = [name for name in found[0] if all(name in scores for scores in found)]
     return {name: float(np.mean([scores[name] for scores in found])) for name in names}

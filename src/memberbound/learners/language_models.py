@@ -1,7 +1,7 @@
-"""Language models in local folders: the log-probabilities of documents' tokens.
+"""Language models in local folders, for the log-probabilities of documents' tokens.
 
-Nothing is downloaded, executed or unpickled: weights come from safetensors files, and a folder that
-needs more is refused.
+Nothing is downloaded, executed or unpickled: weights are read from safetensors files, and a folder
+that needs more is rejected.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def check_folder(folder: str | Path, name: str) -> Path:
     code = sorted(file.name for file in path.glob("*.py"))
     if code or (isinstance(settings, dict) and "auto_map" in settings):
         what = code[0] if code else "auto_map in config.json"
-        raise InputError(f"{name} must not need code of its own, got {what}.")
+        raise InputError(f"{name} must not need its own code, got {what}.")
     if not list(path.glob("*.safetensors")):
         pickled = [file.name for file in path.iterdir() if file.suffix in _PICKLED]
         other = f", got {pickled[0]}, which can run code when it is loaded" if pickled else ""
@@ -93,8 +93,8 @@ def token_table(
     The record of a document is its index among the texts.  The first token of a piece has a
     log-probability only if the tokenizer has a start token.
 
-    Edge cases: different tokenizers of model and base are refused, because their tokens cannot be
-    compared; so is a document without any log-probability.
+    Edge cases: different tokenizers of model and base are rejected, because their tokens cannot be
+    compared, and so is a document without any log-probability.
     """
     import pyarrow as pa
     import torch
@@ -145,7 +145,7 @@ def _context(model: Module, base: LanguageModel | None) -> int:
 def _pieces(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], context: int
 ) -> Iterator[tuple[int, int, list[int]]]:
-    """Yield (document, position of its first scored token, tokens), cut to the context."""
+    """Yield (document, position of the first scored token, tokens), cut to the context."""
     start = tokenizer.bos_token_id
     head = [] if start is None else [int(start)]
     for document, text in enumerate(texts):
@@ -177,7 +177,7 @@ def _groups(pieces: list[tuple[int, int, list[int]]]) -> Iterator[list[tuple[int
 
 
 def _statistics(model: Module, ids: Tensor, mask: Tensor) -> dict[str, NDArray[np.generic]]:
-    """Return the model's statistics of every token but the first: (row, token) arrays."""
+    """Return the model's statistics of every token but the first, as (row, token) arrays."""
     import torch
 
     logits = model(input_ids=ids, attention_mask=mask).logits[:, :-1].double()

@@ -62,7 +62,7 @@ def network_factory(learner: object) -> Callable[..., Module] | None:
     try:
         return factory if isinstance(factory(*sizes), torch.nn.Module) else None
     except Exception as problem:
-        # A network may refuse these sizes; a TypeError means that it takes other arguments.
+        # A network may reject these sizes; a TypeError means that the signature differs.
         return factory if sizes and not isinstance(problem, TypeError) else None
 
 

@@ -55,7 +55,7 @@ def load_model(
     """Read a model file.
 
     =====================================  ========================================================
-    ending                                 what it is
+    ending                                 format
     =====================================  ========================================================
     ``.skops``                             scikit-learn; known types only, others need ``trust``
     ``.onnx``                              any origin, by onnxruntime (extra ``onnx``)
@@ -66,8 +66,8 @@ def load_model(
     =====================================  ========================================================
 
     Guarantee: without ``trust`` nothing in the file is run.
-    Edge cases: a missing file, an unknown ending, a file that does not load, a damaged file and one
-    of another version raise an error of one sentence.
+    Edge cases: a missing, damaged or unloadable file, an unknown ending and another version raise
+    an error of one sentence.
     """
     file = ModelFile(Path(path), trust, factory)
     if not file.path.is_file():
@@ -125,7 +125,7 @@ def _pickle(file: ModelFile) -> TrainedModel:
 
 
 def _check_trees(root: object, file: ModelFile) -> None:
-    """Refuse decision trees with out-of-range indices or cycles."""
+    """Reject decision trees with out-of-range indices or cycles."""
     seen: set[int] = set()
     waiting: list[Any] = [root]
     while waiting:

@@ -8,7 +8,7 @@ from typing import cast
 from memberbound.errors import InputError
 from memberbound.learners.learner import Learner, Task, attribute_named, network_factory
 
-#: Short name → scikit-learn class and settings.  Imported on demand.
+#: The scikit-learn class and settings of each short name; imported on demand.
 _CLASSIFIERS: dict[str, tuple[str, dict[str, object]]] = {
     "boosting": ("ensemble.HistGradientBoostingClassifier", {}),
     "knn": ("neighbors.KNeighborsClassifier", {}),

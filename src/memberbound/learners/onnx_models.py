@@ -1,4 +1,4 @@
-"""Models in ONNX files, answered by onnxruntime."""
+"""Models in ONNX files, run by onnxruntime."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ONNX_TYPES: dict[str, type] = {
 
 
 def load_onnx(file: ModelFile) -> TrainedModel:
-    """Load a model that holds all of its numbers in one file."""
+    """Load a model with all of its numbers in one file."""
     runtime = file.package("onnxruntime", "onnx")
     options = runtime.SessionOptions()
     options.log_severity_level = 4
@@ -58,9 +58,9 @@ def load_onnx(file: ModelFile) -> TrainedModel:
     if any(i.type == "tensor(float)" for i in inputs):
         notes = (
             f"{file.name} takes 32-bit numbers: whole numbers beyond 16777216 (time stamps, "
-            "identifiers) are rounded before it sees them.",
+            "identifiers) are rounded on input.",
         )
-    # A single numeric input, or one tensor per column, as exported from data-frame pipelines.
+    # The input is one numeric tensor, or, for an exported data-frame pipeline, one per column.
     one = inputs[0] if len(inputs) == 1 else None
     shape = [] if one is None else list(one.shape or [])[1:]
     fixed = bool(shape) and all(isinstance(size, int) for size in shape)

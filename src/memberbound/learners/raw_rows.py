@@ -1,4 +1,4 @@
-"""New rows for a model as raw columns, by name and in any order."""
+"""Read new rows for a model as raw columns, by name and in any order."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from memberbound.tables.values import NumberValues, Values
 if TYPE_CHECKING:
     pass
 
-# New rows must have the training columns by name, in any order.  Anything that could make a
-# prediction silently wrong (a missing column, text among numbers) is an error; anything harmless
-# (extra columns, missing values, new categories) is a notice.
+# New rows must have the training columns by name, in any order.  A problem that could silently make
+# predictions wrong (a missing column, text among numbers) is an error; a harmless one (extra
+# columns, missing values, new categories) is a notice.
 
 #: Maximum number of names in a notice before "and … more".
 _LISTED = 5
 
 
 def as_columns(source: object) -> dict[str, list[object]] | None:
-    """Return the columns of named rows (a mapping, a series, a list of mappings), else None."""
+    """Return the columns of named rows (a mapping, a series, a list of mappings), or None."""
     if hasattr(source, "to_dict") and not hasattr(source, "columns"):  # a pandas row
         source = source.to_dict()
     if isinstance(source, Mapping):
@@ -89,7 +89,7 @@ def raw_records(
 def check_columns(
     columns: tuple[str, ...], names: list[str], rows: int, name: str, ignore: str | None
 ) -> tuple[str, ...]:
-    """Refuse a table without the model's columns; return notices about extra ones."""
+    """Reject a table without the model's columns; return notices about extra ones."""
     missing = [c for c in columns if c not in names]
     if missing:
         raise InputError(
@@ -108,6 +108,6 @@ def check_columns(
 
 
 def list_names(names: list[str]) -> str:
-    """Return names as one text, the first few of many."""
+    """Join names to a text, shortened if there are many."""
     more = len(names) - _LISTED
     return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -1,8 +1,8 @@
-"""The engine for repeated fits: where they run, how they recover, where they are cached.
+"""The engine for repeated fits, with recovery from lost workers and a cache.
 
 A caller divides its work into independent pieces: a shadow model, a few subsets of a calibration.
-A piece may be computed anywhere and repeatedly: when a worker dies, the scheduler restarts or the
-connection drops, missing pieces are resubmitted and the numbers are the same.
+A piece may be computed anywhere, and more than once.  If a worker dies, the scheduler restarts or
+the connection drops, missing pieces are resubmitted, and the numbers are the same.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ Piece = TypeVar("Piece")
 # ── The engine ────────────────────────────────────────────────────────────────────────────────────
 
 #: Idle seconds after which a local worker process exits, to free its memory (about a quarter of a
-#: gibibyte of code and leftovers of its last fit).
+#: gibibyte).
 _IDLE = 15
 #: Consecutive losses of workers or cluster, without a finished batch, before the run gives up.
 _LOSSES = 3
 #: Below this many expected seconds, starting worker processes costs more than it saves.
 _WORTH_WORKERS = 2.0
-#: Number of pieces timed to estimate that.
+#: Number of pieces to time for that estimate.
 _TIMED = 3
 
 
@@ -70,7 +70,7 @@ def refits(
     processes (-1: all cores; None: all cores unless the work is very short).  Each worker gets
     about ``batches`` batches of pieces, or single pieces.  Exceptions of ``work`` propagate.
 
-    Edge cases: when workers die or the cluster is lost, missing pieces are resubmitted; three
+    Edge cases: if workers die or the cluster is lost, missing pieces are resubmitted; three
     consecutive losses without a finished batch raise MemberboundError.  Work that cannot be pickled
     runs in this process, with a warning.
     """
@@ -99,10 +99,10 @@ def _compute(
     """Compute the remaining pieces here, in processes or on a cluster."""
     if cluster is None and workers is None:
         workers = yield from _time_first_pieces(work, left)
-    import joblib  # imported only for fits: loading a model does not need it
+    import joblib  # imported here because loading a model does not need it
 
     jobs = joblib.effective_n_jobs(workers) if cluster is None else cluster.workers
-    # Decide once: a piece that killed its worker would kill this process too.
+    # Decide only once, because a piece that killed its worker would kill this process too.
     alone = cluster is None and (jobs == 1 or len(left) == 1)
     losses = 0
     while left and not alone:
@@ -117,7 +117,7 @@ def _compute(
                     yield from results.items()
         except pickle.PicklingError:
             warnings.warn(
-                "The learner cannot be sent to workers; this process goes on alone.", stacklevel=3
+                "The learner cannot be sent to workers; this process continues alone.", stacklevel=3
             )
             break
         except _LostError as problem:
@@ -143,8 +143,8 @@ def _batches(pieces: Mapping[int, Piece], jobs: int, batches: int | None) -> lis
 def _time_first_pieces(
     work: Callable[[Piece], R], left: dict[int, Piece]
 ) -> Generator[tuple[int, R], None, int]:
-    """Run the first pieces here and return how many workers the others justify."""
-    seconds = math.inf  # minimum over pieces, because first calls import modules
+    """Run the first pieces here, and return the number of workers that the others justify."""
+    seconds = math.inf  # the minimum over pieces, because first calls import modules
     for index in list(left)[:_TIMED]:
         began = time.process_time()  # not stretched by other processes
         result = work(left.pop(index))
@@ -215,8 +215,8 @@ class Cluster:
     ) -> Generator[dict[int, R]]:
         """Yield the results of batches, as they finish."""
         try:
-            # Send it once per worker, not with every batch, and as a task: "scatter" hangs if the
-            # connection drops meanwhile, and is not repeated if its worker dies.
+            # Send the work once per worker, not with every batch, and as a task: "scatter" hangs if
+            # the connection drops, and is not repeated if its worker dies.
             with no_warnings:  # dask warns of large tasks
                 sent = self.client.submit(_itself, work, pure=False)
             futures = [self.client.submit(_batch, sent, batch, pure=False) for batch in batches]
@@ -234,7 +234,7 @@ class Cluster:
         return records
 
     def reconnect(self) -> None:
-        """Wait for the scheduler to come back."""
+        """Wait until the scheduler responds again."""
         end = time.monotonic() + _AGAIN
         while True:
             try:
@@ -243,7 +243,7 @@ class Cluster:
             except InputError:
                 if time.monotonic() > end:
                     raise MemberboundError(
-                        f"the cluster at {self.address} was lost and did not come back within "
+                        f"the cluster at {self.address} was lost and did not return within "
                         f"{_AGAIN} seconds. Finished fits in the cache are kept; run it again."
                     ) from None
                 time.sleep(0.5)
@@ -284,12 +284,11 @@ def connect(scheduler: str | None = None, client: object = None) -> Iterator[Clu
 
 
 # ── Finished fits on disk, so that an interrupted run can resume ──────────────────────────────────
-#
-# The folder of a run is named by a SHA-256 over what its fits depend on: the data, the learner with
-# its parameters, the seeds, the source files of all classes and functions among them (and of the
-# classes that these inherit from), and the versions of the packages they belong to.  A change in
-# any of these is a new folder, never a stale answer.  Modules that a learner imports are not
-# followed: after a change there, use another folder.
+# The folder of a run is named by a SHA-256 of all inputs of its fits: the data, the learner with
+# its parameters, the seeds, the source files of all classes and functions among these (including
+# base classes), and the versions of their packages.  A change in any of them gives a new folder,
+# never a stale answer.  Modules that a learner imports are not covered: after a change there, use
+# another folder.
 
 #: Environment variable that names the cache folder.
 VARIABLE = "MEMBERBOUND_CACHE"
@@ -315,7 +314,7 @@ def cache_folder(cache: str | os.PathLike[str] | bool | None) -> str | os.PathLi
 class FitStore(Generic[R]):
     """The finished fits of one run, one file each.
 
-    ``kind`` is a dataclass of arrays and texts; fits of another type are not stored.  ``reused``
+    ``kind`` is a dataclass of arrays and texts; fits of other types are not stored.  ``reused``
     and ``damaged`` count the files that :meth:`load` could and could not read.
     """
 
@@ -372,7 +371,7 @@ class FitStore(Generic[R]):
 
 
 def fingerprint(*parts: object) -> str:
-    """Return the SHA-256 of objects and of the code that they are instances of.
+    """Return the SHA-256 of objects and of their classes' code.
 
     Edge cases: InputError for a learner that cannot be pickled or was defined in an interactive
     session, because changes to it could not be detected.
@@ -400,9 +399,9 @@ def fingerprint(*parts: object) -> str:
 
 
 class _Description(pickle.Pickler):
-    """A pickler that feeds a digest and collects the classes and functions it meets.
+    """A pickler that updates a digest and collects the classes and functions of its input.
 
-    A pickle contains only their names.
+    A pickle itself contains only their names.
     """
 
     def __init__(self, digest: hashlib._Hash) -> None:
@@ -437,6 +436,6 @@ def _source(code: type | Callable[..., object]) -> set[bytes]:
         name = getattr(code, "__name__", code)
         raise InputError(
             f"learner must be defined in a file to be cached, got {name} from a session, whose "
-            "changes a cache cannot notice. Move it to a module or run without a cache."
+            "changes a cache cannot detect. Move it to a module or run without a cache."
         )
     return sources

@@ -23,14 +23,15 @@ _ASKED = 4096
 class TorchLearner(BaseEstimator):  # type: ignore[misc]
     """A torch module with a plain training loop (Adam, mini-batches), as a scikit-learn estimator.
 
-    Targets that are whole numbers, texts or truth values are classes (cross-entropy), other numbers
-    a regression (squared error).  Two fits with the same seed on the same machine give the same
-    model: each fit runs on one core, so an audit trains one module per core, and uses its own
-    random numbers.
+    Targets that are whole numbers, texts or truth values are classes (cross-entropy); other numbers
+    are a regression target (squared error).  Two fits with the same seed on the same machine give
+    the same model.  Each fit runs on one core, with its own random numbers, so an audit trains one
+    module per core.
 
     Args:
         factory: ``factory(inputs, outputs)`` or ``factory()`` returns an untrained module for
-            numeric rows; for images it starts with ``torch.nn.Unflatten(1, (1, 28, 28))``.
+            numeric rows; for images it starts with, for example, ``torch.nn.Unflatten(1, (1, 28,
+            28))``.
         epochs: passes over the rows.
         batch_size: rows per step.
         learning_rate: learning rate of Adam.
@@ -123,7 +124,7 @@ class TorchLearner(BaseEstimator):  # type: ignore[misc]
 
     @available_if(lambda self: not self._regression)
     def predict_proba(self, X: FloatArray) -> FloatArray:
-        """Return probabilities in double precision, to keep small ones."""
+        """Return class probabilities, in double precision to keep small ones."""
         return np.asarray(special.softmax(self.decision_function(X), axis=1))
 
 

@@ -1,7 +1,7 @@
-"""An existing model as a map from raw rows to answers; ``model_files`` reads its file.
+"""Existing models as maps from raw rows to answers; ``model_files`` reads their files.
 
-Nothing is trained here.  A model is queried as its users query it: a pipeline with preprocessing
-gets raw rows, and a model fitted on named columns gets them by name.
+Nothing is trained here.  A model is queried like its users query it: a pipeline with preprocessing
+gets raw rows, and a model fitted on named columns gets columns by name.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ Method = TypeVar("Method", bound=Callable[..., object])
 def available_if(check: Callable[[Any], object]) -> Callable[[Method], Method]:
     """Return a decorator for methods that exist only if ``check`` returns true.
 
-    Like scikit-learn's, which a released model does not import, except that errors in the check
-    propagate: otherwise a MemoryError would silently drop the probabilities from an answer.
+    Like scikit-learn's ``available_if``, which a released model does not import, except that errors
+    in the check propagate: otherwise a MemoryError would silently remove the probabilities from an
+    answer.
     """
 
     def decorate(method: Method) -> Method:
@@ -59,8 +60,8 @@ Access = Literal["probabilities", "logits", "labels", "values"]
 class Answers:
     """A model's outputs for n rows, in a ``table`` with one row each.
 
-    Probabilities and logits are (n, K) in the order of ``classes``, labels are n classes, values
-    the n numbers of a regression.
+    Probabilities and logits are (n, K) tables in the order of ``classes``, labels are n classes,
+    and values are the n numbers of a regression.
     """
 
     access: Access
@@ -83,9 +84,9 @@ class Answers:
     def of(cls, outputs: object, classes: Labels | None = None) -> Answers:
         """Interpret the output of a callable: probabilities, logits, labels or numbers.
 
-        A table of numbers is probabilities if its rows are non-negative and sum to 1, else logits;
-        a list of fractions is the probability of the second of two ``classes``; any other list is
-        labels, or values if it holds fractions and there are no classes.
+        A table of numbers holds probabilities if its rows are non-negative and sum to 1, and logits
+        otherwise.  A list of fractions holds the probabilities of the second of two ``classes``;
+        any other list holds labels, or values if it has fractions and there are no classes.
         """
         array = np.asarray(outputs)
         if array.ndim == 2 and array.shape[1] == 1:
@@ -120,7 +121,7 @@ _BATCH = 1024
 
 
 def as_floats(array: Labels) -> FloatArray:
-    """Return an array as floats, or refuse it."""
+    """Convert an array to floats, or raise."""
     try:
         return np.ascontiguousarray(array, dtype=np.float64)
     except (TypeError, ValueError):
@@ -129,7 +130,7 @@ def as_floats(array: Labels) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A fitted model that answers raw rows.
+    """A fitted model that can be queried with raw rows.
 
     Attributes:
         respond: function from rows (a pandas table or an array) to answers.
@@ -137,7 +138,7 @@ class TrainedModel:
         inputs: number of input columns; None if unknown.
         model: the fitted object, for structural facts; None if there is no Python object.
         name: its name in messages.
-        notes: remarks about how it was loaded.
+        notes: notes on how it was loaded.
     """
 
     respond: Callable[[DataFrame | Labels], Answers]
@@ -204,7 +205,7 @@ class TrainedModel:
         return answers
 
     def match_columns(self, rows: DataFrame | Labels) -> DataFrame | Labels:
-        """Select the model's columns in its order, or refuse rows that lack some."""
+        """Select the model's columns in its order; raise if rows lack some."""
         if isinstance(rows, np.ndarray):
             wide = rows.shape[1] if rows.ndim > 1 else 1
             if self.inputs is not None and rows.ndim == 2 and wide != self.inputs:
@@ -227,7 +228,7 @@ class TrainedModel:
         if len(names) != self.inputs:
             raise InputError(
                 f"rows must have the {self.inputs} columns that {self.name} was trained on, got "
-                f"{len(names)}. It was fitted without names: name them with columns, in its order."
+                f"{len(names)}. It was fitted without names: name the columns in its order."
             )
         try:
             return rows.to_numpy(dtype=np.float64)
@@ -278,7 +279,7 @@ def _of_network(module: Callable[..., object], rows: object, classes: Labels | N
     try:
         if training:
             module.eval()  # type: ignore[attr-defined]
-    except NotImplementedError:  # an exported program has a single mode
+    except NotImplementedError:  # an exported program cannot change its mode
         training = False
     try:
         with torch.no_grad():
@@ -295,7 +296,7 @@ def _of_network(module: Callable[..., object], rows: object, classes: Labels | N
 def _answer_decisions(
     scores: Labels, predict: Callable[[object], object], rows: object, classes: Labels
 ) -> Answers:
-    """Return decision values as logits if there is one per class, else labels."""
+    """Return decision values as logits if there is one per class, or else labels."""
     if scores.ndim == 1 and len(classes) == 2:
         return Answers.of_margins(scores, classes)
     if scores.ndim == 2 and scores.shape[1] == len(classes):
@@ -318,8 +319,8 @@ def _classifies(model: object) -> bool:
 def rows_as_trained(source: object, encoding: str | None = None) -> tuple[DataFrame, str]:
     """Read a table as a model's training script would; return it and its name.
 
-    All other readers here take a CSV file as text, which keeps the most detail.  A pipeline was
-    fitted on the output of ``pandas.read_csv``, so it is queried with that.
+    All other readers in this package read a CSV file as text, which keeps the most detail.  A
+    pipeline is usually fitted on the output of ``pandas.read_csv``, so it is queried with that.
     """
     import pandas as pd
 

@@ -30,18 +30,18 @@ class ModelFile:
 
     @property
     def ran_code(self) -> tuple[str, ...]:
-        """Notes for readers about a trusted file."""
+        """Notes about a trusted file, for readers of the audit."""
         return (f"{self.name} can hold code, which was run because --trust was given.",)
 
     def unsound(self, what: str) -> InputError:
-        """Return the error for a file with indices that native code would follow unchecked."""
+        """Return the error for a file with indices that native code would use unchecked."""
         return InputError(
             f"model must be an intact file, got {self.name!r} with {what}. It was damaged "
             "or tampered with: save it again."
         )
 
     def read(self, read: Callable[[], _Loaded]) -> _Loaded:
-        """Return what ``read`` loads; refuse a file that does not load or of another version."""
+        """Return the result of ``read``; raise if the file does not load or has another version."""
         import warnings
 
         with ONE_AT_A_TIME, warnings.catch_warnings(record=True) as caught:
@@ -59,12 +59,12 @@ class ModelFile:
         other = [w for w in caught if "InconsistentVersion" in w.category.__name__]
         if other:
             raise InputError(
-                "model must be of the version of scikit-learn that is installed, got "
+                "model must be of the installed version of scikit-learn, got "
                 f"{str(other[0].message).partition('. ')[0]}. Its answers could differ: install "
                 "that version, or save the model again."
             )
         return loaded
 
     def package(self, name: str, extra: str) -> ModuleType:
-        """Import a package that reads the file."""
+        """Import the package that reads the file."""
         return import_optional(name, f"to read {self.name}", extra)

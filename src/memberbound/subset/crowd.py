@@ -1,13 +1,13 @@
 """The crowd hides the record: noisy sums in any dimension (X21, proofs/crowd.md).
 
-The release is Σ_{i∈D} v_i + N(0, τ²I), D a uniform half of N known records.  An attacker of
-record x does not know which of the others are in D, and their sum is nearly normal: with c the mean
-of the others and V = τ²I + the covariance of their part of the sum, the two worlds are N(±δ, V),
-δ = (v_x - c)/2, up to an error that is computed here.  So x hides behind V, not behind τ²I alone.
+The release is Σ_{i∈D} v_i + N(0, τ²I), D a uniform half of N known records.  An attacker of record
+x does not know which of the others are in D, and their sum is nearly normal.  With c the mean of
+the others and V = τ²I + the covariance of their part of the sum, the two worlds are N(±δ, V), δ =
+(v_x - c)/2, up to an error that is computed here.  So V hides x, not τ²I alone.
 
 :class:`CrowdTable` holds the part that does not depend on the noise.  :class:`Crowd` adds the
-noise: one distance r per record and one :class:`NormalError` per group of records determine
-everything else.  Nothing is sampled, so all bounds hold with certainty.
+noise; one distance r per record and one :class:`NormalError` per group of records then determine
+all bounds.  Nothing is sampled, so all bounds hold with certainty.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ ASSUMPTIONS = (
     "but nothing else about the subset.",
     "Independent noise N(0, σ²) is added to every coordinate of the sum or mean, and nothing else "
     "about this subset is released (L24-Dis1).",
-    "Every row is one record, also where two rows are equal.",
+    "Every row is one record, even if two rows are equal.",
 )
 
-#: What is measured of the records, the norms of the expansion, and hockey-sticks are raised by this
-#: share: far above what rounding loses in them, and in the steps up to the next of these.
+#: Measurements of the records, norms of the expansion, and hockey-sticks are raised by this share,
+#: which far exceeds their rounding and that of the steps in between.
 _SLACK = 1e-9
-#: Degrees of the expansion that are bounded one by one.
+#: Number of degrees of the expansion that are bounded one by one.
 _DEGREES = 56
-#: Above this many columns try fewer choices, since eigenvalues cost more; any choice is valid.
+#: Above this many columns try fewer choices, because eigenvalues cost more; any choice is valid.
 _MANY_COLUMNS = 64
-#: The least noise considered, in units of the largest entry.
+#: The smallest noise considered, in units of the largest entry.
 _LEAST = 1e-60
 
 
@@ -56,8 +56,8 @@ _LEAST = 1e-60
 class CrowdTable:
     """Half the centred records in the eigenbasis of their scatter, times a power of two.
 
-    ``scatter`` holds the eigenvalues; the scatter of the exact records is within ``rounding`` of
-    diagonal and of them, and every row within ``offset`` of its exact place.
+    ``scatter`` holds the eigenvalues.  The scatter of the exact records differs from their diagonal
+    matrix by at most ``rounding``, and every row from its exact value by at most ``offset``.
     """
 
     game: SubsetGame
@@ -69,16 +69,16 @@ class CrowdTable:
 
     @classmethod
     def of(cls, records: ArrayLike, game: SubsetGame) -> CrowdTable:
-        """Centre and rotate the records: divergences are invariant under both."""
+        """Centre and rotate the records; divergences are invariant under both."""
         halves, exponent = scaled_entries(checked_vectors(records))
         count, columns = halves.shape
         halves -= halves.mean(axis=0)
         halves /= 2
         scatter, basis = np.linalg.eigh(halves.T @ halves)
         trace = float(np.vdot(halves, halves))
-        # The mean of N numbers of size at most one, a difference and a rotation.
+        # Errors of the mean of N numbers of size at most one, of a difference and of a rotation.
         offset = 2 * (count + 64 * columns) * UNIT * math.sqrt(columns)
-        # Twice the first term is for the offset.  Sums of N products of such rows, and the residual
+        # Twice the first term covers the offset.  Sums of N products of such rows, and the residual
         # of the eigenvectors, are off by 16(N + 64d) units of the trace: at most eight times
         # offset·√(N·trace), since no row is longer than √d, and the trace at most N·d.
         slack = 10 * offset * math.sqrt(count * trace) + count * offset**2
@@ -86,12 +86,12 @@ class CrowdTable:
 
     @property
     def half(self) -> int:
-        """n: 2n records hide each other."""
+        """n, where 2n records hide each other."""
         return self.game.population // 2
 
     @property
     def is_half(self) -> bool:
-        """Whether a half is drawn, rounded either way where N is odd."""
+        """Whether a half is drawn, rounded up or down if N is odd."""
         return min(self.game.size, self.game.population - self.game.size) == self.half
 
     @property
@@ -100,16 +100,18 @@ class CrowdTable:
         return 1 + self.game.population % 2
 
 
-# ── Distance of the crowd's law from the normal law ───────────────────────────────────────────────
+# ── Distance of the crowd's distribution from the normal one
+# ───────────────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)
 class NormalError:
-    """Norms of the parts of degree 3, 4, … of the density's expansion, and of the rest.
+    """Norms of the terms of degree 3, 4, … of the density's expansion, and of the remainder.
 
-    ``norms[k]`` is the part of degree k: even ones are common to both worlds, odd ones have
-    opposite signs in them.  ``rest`` is the norm of all parts from ``len(norms)`` on.  Both are
-    raised by some 1e-9, and so is what :meth:`sticks` returns; the steps between are not.
+    ``norms[k]`` is the norm of the term of degree k.  Even terms are common to both worlds, odd
+    ones have opposite signs in them.  ``rest`` is the norm of all terms of degree ``len(norms)``
+    and above.  Both are raised by about 1e-9, and so is the result of :meth:`sticks`; the steps in
+    between are not.
     """
 
     norms: FloatArray
@@ -117,11 +119,11 @@ class NormalError:
 
     @property
     def norm(self) -> float:
-        """Norm of the whole, which the L¹ distance of either world from its normal law is below."""
+        """The norm of all terms, a bound on the L¹ distance of either world from its normal law."""
         return math.sqrt(float(np.square(self.norms).sum()) + self.rest**2)
 
     def shift_cost(self, distance: FloatArray) -> FloatArray:
-        """Half the L¹ distance of the error's two shifts by ±r, or more (step 5)."""
+        """Return a bound on half the L¹ distance of the error's two shifts by ±r (step 5)."""
         r = np.asarray(distance, dtype=np.float64)
         degrees = np.flatnonzero(self.norms > 0)
         # Σ_j r^j √((k+j)!/k!)/j! over odd j for even k and over even j for odd k.
@@ -133,11 +135,11 @@ class NormalError:
         with np.errstate(under="ignore"):
             powers = np.power(np.minimum(r, 1.0)[:, None], j[None, :])
         total = self.rest + powers @ weights
-        # The norm itself bounds the same distance, for every r.
+        # The norm itself also bounds this distance, for every r.
         return np.minimum(np.where(r > 1.0, math.inf, total), self.norm)
 
     def sticks(self, distance: FloatArray, epsilons: FloatArray) -> FloatArray:
-        """Bound the hockey-sticks of two worlds ±r apart (rows) at every e^ε (columns)."""
+        """Return bounds on hockey-sticks, for worlds ±r apart (rows) and every e^ε (columns)."""
         normal = gaussian_hockey_stick_of_shifts_upper(2 * distance[:, None], epsilons)
         extra = self.shift_cost(distance)[:, None] + 0.5 * np.expm1(epsilons) * self.norm
         return np.asarray((normal + extra) * (1 + _SLACK), dtype=np.float64)
@@ -145,7 +147,7 @@ class NormalError:
 
 @cache
 def _tangent() -> FloatArray:
-    """tan(w + θ), tan θ = y, as a series in w (rows) of polynomials in y (columns): t' = 1 + t²."""
+    """Return tan(w + θ), tan θ = y, as a series in w (rows) of polynomials in y (columns)."""
     top, width = _DEGREES, _DEGREES + 2
     tangent = np.zeros((top, width))
     tangent[0, 1] = 1.0
@@ -161,10 +163,10 @@ def _tangent() -> FloatArray:
 
 
 def _expansion(records: int, half: int, second: float, fourth: float, longest: float) -> FloatArray:
-    """Norms of the parts of degree < :data:`_DEGREES` (step 4 of the proof).
+    """Return bounds on the norms of the terms of degree < :data:`_DEGREES` (step 4 of the proof).
 
-    A majorant in two variables: powers of x (rows) with coefficients that are polynomials in |y|
-    (columns), all non-negative; y has density ∝ (1 + y²)^(-n-1).
+    They come from a majorant in two variables: powers of x (rows) with coefficients that are
+    polynomials in |y| (columns), all non-negative; y has density ∝ (1 + y²)^(-n-1).
     """
     top = _DEGREES
     width = top + 2
@@ -176,7 +178,7 @@ def _expansion(records: int, half: int, second: float, fourth: float, longest: f
         exponent[m] += tangent[m - 1] / m * size
     series = np.zeros((top, width))
     series[0, 0] = 1.0
-    # Multiplying by m·exponent[m] as a matrix, those of all m side by side.
+    # Multiplication by m·exponent[m] as a matrix, for all m side by side.
     lag = np.arange(width)[:, None] - np.arange(width)
     scaled = exponent * np.arange(top)[:, None]
     factors = np.where(lag >= 0, scaled[:, np.maximum(lag, 0)], 0.0)
@@ -186,10 +188,10 @@ def _expansion(records: int, half: int, second: float, fourth: float, longest: f
             # Σ over m = 2, …, k of m·exponent[m]·series[k - m]
             series[k] = factors[:, 2 * width : (k + 1) * width] @ series[k - 2 :: -1].ravel() / k
     power = np.arange(width + 1)
-    low = power < half  # moments of order 2n + 1 on do not exist; none is needed
+    low = power < half  # moments of order 2n + 1 and above do not exist, and are not needed
     moments = np.full(width + 1, math.inf)
-    # Upwards from E|y|⁰ and from E|y| = Γ(n+1)/(nΓ(½)Γ(n+½)) ≤ √(n + ½)/(n√π) (Wendel): differences
-    # of logarithms of the gamma function would lose digits at large n.
+    # Recursion from E|y|⁰ and from E|y| = Γ(n+1)/(nΓ(½)Γ(n+½)) ≤ √(n + ½)/(n√π) (Wendel), because
+    # differences of log-gamma functions would lose digits at large n.
     moments[:2] = 1.0, math.sqrt((half + 0.5) / math.pi) / half
     for p in range(width - 1):
         if low[p + 2]:
@@ -200,8 +202,8 @@ def _expansion(records: int, half: int, second: float, fourth: float, longest: f
         odd = np.where(series > 0, series * moments[1:], 0.0).sum(axis=1)
     norms = np.exp(0.5 * special.gammaln(degree + 1)) * np.where(degree % 2, odd, even)
     if not np.isfinite(series).all():
-        norms[:] = math.inf  # nothing is proved, whatever an infinity was multiplied with
-    norms[:3] = 0.0  # one, and what the covariance matches exactly
+        norms[:] = math.inf  # after an overflow nothing is proved
+    norms[:3] = 0.0  # mass, mean and covariance match exactly
     return np.asarray(norms * (1 + _SLACK), dtype=np.float64)
 
 
@@ -210,17 +212,17 @@ def _expansion(records: int, half: int, second: float, fourth: float, longest: f
 
 @dataclass(frozen=True, eq=False)
 class Crowd:
-    """The protection that the other records give every record, at one noise level.
+    """The protection of every record by the other records, at one noise level.
 
     Guarantee: for every record x, both hockey-sticks between P_in,x and P_out,x at e^ε are at most
     ``delta(ε)[x]``, hence no attack is right more often than ``success[x]``.
     Theorem: X21 (proofs/crowd.md).
     Assumes: σ does not depend on D.
-    Numerics: squares in the metric of the crowd are raised by 1e-9, and more where the scatter is
-    ill-conditioned; everything that follows from them is raised with them.
-    Edge cases: if the normal law is not proved to be near, everything is 1 (vacuous):
-    few records, many columns, next to no noise, or a record that outweighs the others together; and
-    where k is not N/2, rounded either way.
+    Numerics: squares in the metric of the crowd are raised by 1e-9, and by more if the scatter is
+    ill-conditioned; all later results are monotone in them.
+    Edge cases: all bounds are 1 (vacuous) if the normal law is not proved to be near, which happens
+    with few records, many columns, very little noise, or a record that outweighs all others
+    together; likewise if k is not N/2, rounded up or down.
 
     Examples:
         >>> rows = np.random.default_rng(1).normal(size=(2000, 2))
@@ -239,37 +241,37 @@ class Crowd:
 
     @property
     def crowd(self) -> int:
-        """M = 2n - 1: the records among which the target hides."""
+        """M = 2n - 1, the number of records that hide the target."""
         return 2 * self.table.half - 1
 
     @cached_property
     def _covariance(self) -> FloatArray:
-        """H = τ²I + λ·scatter in its eigenbasis, to within ``_relative_error``."""
+        """H = τ²I + λ·scatter in its eigenbasis, up to ``_relative_error``."""
         inflation = (self.crowd + 1) / self.crowd
         return np.asarray(self._noise**2 + inflation * self.table.scatter, dtype=np.float64)
 
     @cached_property
     def _noise(self) -> float:
-        """σ in the table's unit; more than the largest helps no further, and less is safe."""
+        """σ in the table's unit, capped: more would not help, and less is safe."""
         with np.errstate(over="ignore", under="ignore"):
             return float(np.clip(np.ldexp(self.sigma, -self.table.exponent), _LEAST, 1 / _LEAST))
 
     @cached_property
     def _relative_error(self) -> float:
-        """Share by which squares in the metric of H may be too small, or ∞ if unknown."""
+        """Relative amount by which squares in the metric of H may be too small, or ∞ if unknown."""
         share = 4 * self.table.rounding / self._noise**2 + _SLACK
         return share if share < 1e-3 and self._noise > _LEAST else math.inf
 
     @cached_property
     def leverage(self) -> FloatArray:
-        """q: the squared length of half a record's distance from the centre, in H's metric."""
+        """q, the squared norm of half a record's distance from the centre, in H's metric."""
         halves = self.table.halves
         length = np.sqrt(np.einsum("ij,ij,j->i", halves, halves, 1 / self._covariance))
         length = length + self.table.offset / self._noise
         return np.asarray(np.square(length) * (1 + self._relative_error), dtype=np.float64)
 
     def lost_share(self, leverage: FloatArray) -> FloatArray:
-        """κ: V ⪰ (1 - κ)H for the crowds of records of these leverages (step 3)."""
+        """Return κ with V ⪰ (1 - κ)H for the crowds of records of these leverages (step 3)."""
         inflation = (self.crowd + 1) / self.crowd
         if self.table.removed == 1:
             return np.asarray(inflation**2 * leverage)
@@ -283,7 +285,7 @@ class Crowd:
 
     @cached_property
     def distance(self) -> FloatArray:
-        """r: half the distance of the two worlds' centres in the metric of V, per record."""
+        """r, half the distance between the two worlds' centres in the metric of V, per record."""
         length = np.sqrt(self.leverage) + self._centre_shift(self.leverage)
         left = 1 - self.lost_share(self.leverage)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -292,7 +294,7 @@ class Crowd:
 
     @cached_property
     def errors(self) -> list[tuple[NDArray[np.intp], NormalError]]:
-        """Records by leverage, and the distance of each group's crowd from the normal law."""
+        """Groups of records by leverage, with the error of each group's normal approximation."""
         groups: list[tuple[NDArray[np.intp], NormalError]] = []
         if not self._is_applicable:
             return groups
@@ -316,11 +318,11 @@ class Crowd:
 
     @cached_property
     def frequencies(self) -> _Frequencies:
-        """The records as the bounds on parts of high degree need them."""
+        """Statistics of the records for the bounds on terms of high degree."""
         return _Frequencies.of(self)
 
     def _error(self, leverage: float, taken: float) -> NormalError | None:
-        """The error for records of at most this leverage."""
+        """Return the error for records of at most this leverage."""
         widened, count = 1 / (1 - taken), self.crowd
         longest = float(self.leverage.max())
         aside = float(self._centre_shift(np.array(leverage)))
@@ -339,9 +341,9 @@ class Crowd:
         return error if error.norm < 1.0 else None
 
     def delta(self, epsilon: float) -> FloatArray:
-        """Return, per record, both hockey-sticks between "in" and "out" at e^ε, from above."""
+        """Return, per record, a bound on both hockey-sticks between "in" and "out" at e^ε."""
         result = np.ones(self.table.game.population)
-        if nonnegative("epsilon", epsilon) > 500.0:  # e^ε times any error is above 1
+        if nonnegative("epsilon", epsilon) > 500.0:  # e^ε times any error exceeds 1
             return result
         for mine, error in self.errors:
             result[mine] = error.sticks(self.distance[mine], np.array([epsilon]))[:, 0]
@@ -363,7 +365,7 @@ class Crowd:
         grid = np.append(0.0, np.geomspace(1e-4, 12.0, 600))
         for mine, error in self.errors:
             r = self.distance[mine]
-            # Distances are rounded up to some levels: both bounds grow with them.
+            # Round distances up to a few levels, because both bounds grow with them.
             levels = np.unique(np.append(np.geomspace(max(r.min(), 1e-9), r.max(), 48), r.max()))
             by_events = [_epsilon_of_events(float(r), error.norm, target) for r in levels]
             enough = error.sticks(levels, grid) <= target
@@ -381,16 +383,16 @@ class Crowd:
 
 
 def _epsilon_of_events(distance: float, norm: float, delta: float) -> float:
-    """An ε at which no event costs more than δ, when errors count by the events' probability.
+    """Return an ε at which no event costs more than δ, with errors weighted by its probability.
 
     An event of probability α under the first normal law has at most α + ‖error‖√α in its world and
     at least β - ‖error‖√β in the other, β ≥ Φ(Φ⁻¹(α) - 2r) (step 5 of the proof).  Between two
-    points of the grid the first is taken at its upper and the second at its lower end.
+    points of the grid the first is evaluated at the upper and the second at the lower end.
 
-    Numerics: ``norm`` and ``distance`` are raised by more than what is lost where β and ‖error‖√β
-    nearly cancel.  Elsewhere the grid covers rounding: its points are a quarter per cent apart or
-    more, and β grows by no smaller share than α.  So up to the middle the first is too large by
-    5e-4 of itself, and from there on the second too small by 5e-4 of β.
+    Numerics: ``norm`` and ``distance`` are raised by more than the loss where β and ‖error‖√β
+    nearly cancel.  Elsewhere the grid covers rounding: its points are at least a quarter per cent
+    apart, and β grows by at least the same share as α.  So up to the middle the first term is too
+    large by 5e-4 of itself, and beyond it the second too small by 5e-4 of β.
     """
     alpha = np.append(np.geomspace(delta * 1e-3, 0.5, 1500), np.linspace(0.5, 1.0, 200)[1:])
     most = alpha + norm * np.sqrt(alpha)
@@ -406,9 +408,9 @@ def _epsilon_of_events(distance: float, norm: float, delta: float) -> float:
     return max(0.0, math.log(ratio)) if ratio > 0 else 0.0
 
 
-# ── The parts of high degree: frequencies near, far, and beyond (steps 6 to 8) ────────────────────
+# ── Terms of high degree: near, far and very far frequencies (steps 6 to 8) ───────────────────────
 
-#: Parts of the records, by their distance from the centre, that far frequencies are left to.
+#: Shares of the records, by distance from the centre, that bound far frequencies.
 _PARTS = (
     1.0, 0.999, 0.998, 0.996, 0.993, 0.99, 0.985, 0.98, 0.975, 0.97, 0.965, 0.96, 0.95, 0.94, 0.92,
     0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1,
@@ -419,7 +421,7 @@ _COSINES = ((0.5, 12.0), (0.438, 18.0), (0.285, 25.0), (0.169, 30.0), (0.106, 33
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Some of the records around their own mean, in the metric of H."""
+    """A subset of the records, centred at their own mean, in the metric of H."""
 
     size: int
     scatter: FloatArray
@@ -429,7 +431,7 @@ class _Part:
 
 @dataclass(frozen=True, eq=False)
 class _Frequencies:
-    """Shells of frequencies ζ by their length in the metric of H."""
+    """Shells of frequencies ζ, by their norm in the metric of H."""
 
     half: int
     noise: FloatArray
@@ -442,8 +444,8 @@ class _Frequencies:
     def of(cls, crowd: Crowd) -> _Frequencies:
         """Measure the records in the metric of H, nearest first.
 
-        Numerics: rows are raised by half of H's relative error, 1e-9 or more, and every moment with
-        them; what is taken off a scatter is raised by as much of its trace.
+        Numerics: rows, and with them all moments, are raised by half of H's relative error, at
+        least 1e-9; corrections subtracted from a scatter are raised by the same share of its trace.
         """
         table, removed = crowd.table, crowd.table.removed
         metric, off = np.sqrt(crowd._covariance), crowd._relative_error
@@ -460,7 +462,7 @@ class _Frequencies:
             longest = (float(sizes[:size].max()) + blur) ** 2
             largest = (computed**0.25 + size**0.25 * blur) ** 4
             if size == count:
-                # Rows that are off by at most ``blur`` move Σ y⊗y⊗y⊗y by at most this.
+                # An error of at most ``blur`` in the rows changes Σ y⊗y⊗y⊗y by at most this.
                 moved = 4 * sizes**3 + 6 * sizes**2 * blur + 4 * sizes * blur**2 + blur**3
                 whole = fourth + blur * float(moved.sum())
                 aside = removed * math.sqrt(longest) / crowd.crowd
@@ -474,7 +476,7 @@ class _Frequencies:
             parts.append(
                 _Part(
                     size - removed,
-                    # H itself may be larger than computed by twice the relative error.
+                    # H itself may exceed its computed value by twice the relative error.
                     centred / (1 + off) ** 2 - (loss + blurred) * np.eye(columns),
                     float(np.linalg.eigvalsh(centred)[-1]) + blurred,
                     (largest**0.25 + size**0.25 * shifted) ** 4,
@@ -484,7 +486,7 @@ class _Frequencies:
         return cls(table.half, noise, off, whole, quartic, parts)
 
     def rests(self, widened: float) -> FloatArray:
-        """Return the log of a bound on the squared norm of all parts from degree 0, 1, 2, … on."""
+        """Return the log of a bound on the squared norm of all terms of degree ≥ 0, 1, 2, …."""
         end = 2 * (math.log(3.0 + self.half) + 0.5 * float(np.log(2 / self.noise).sum()) + 80)
         end /= float(self.noise.min())
         start = 0.3 * len(self.noise)
@@ -493,15 +495,15 @@ class _Frequencies:
         shells = np.minimum(
             self._near(np.array([1.0]), high, low, widened)[0], self._noise_alone(low, widened)
         )
-        open_ = shells > -50.0  # the others hold next to nothing
+        open_ = shells > -50.0  # the others are negligible
         shells[open_] = np.minimum(shells[open_], self._far(low[open_], high[open_], widened))
         shells = np.append(shells, self._noise_alone(radii[-1:], widened))
         outside = np.logaddexp.accumulate(shells[::-1])[::-1]
         dilation = np.geomspace(1.03, 40.0, 60)
         inside = self._near(dilation, radii, None, widened)
         shrunk = np.arange(_DEGREES) * np.log(dilation)[:, None]
-        # Per radius and degree the best dilation; per degree the best radius that is usable.  These
-        # steps and those below them lose far less than the slack.
+        # Take the best dilation per radius and degree, and the best usable radius per degree.  The
+        # rounding of these steps, and of those they use, is far below the slack.
         usable = np.isfinite(inside).any(axis=0)
         dilated = (inside.T[usable, :, None] - shrunk).min(axis=1)
         both = np.logaddexp(dilated, outside[usable, None])
@@ -509,26 +511,26 @@ class _Frequencies:
 
     @property
     def others(self) -> FloatArray:
-        """The others' shares of the variance, from above: λG is at most this in H's metric."""
-        # The noise's share is lowered by the relative error already, which is far above rounding.
+        """Upper bounds on the others' shares of the variance: λG is at most this in H's metric."""
+        # The noise's share is already lowered by the relative error, which is far above rounding.
         return np.asarray((1 - self.noise) * (1 + self.relative_error) ** 2, dtype=np.float64)
 
     @property
     def _volume(self) -> float:
-        """Log of how much larger det H may be than computed."""
+        """The log of the factor by which det H may exceed its computed value."""
         return 2 * len(self.noise) * math.log1p(self.relative_error)
 
     def _near(
         self, squared: FloatArray, high: FloatArray, low: FloatArray | None, widened: float
     ) -> FloatArray:
-        """Log of E[|φ(ρζ)|²; low < |ζ|² ≤ high] for every ρ² (rows) and radius, step 6."""
+        """Bound log E[|φ(ρζ)|²; low < |ζ|² ≤ high] for every ρ² (rows) and radius (step 6)."""
         half, count, others = self.half, 2 * self.half - 1, self.others
         r2, t2 = squared[:, None], high[None, :]
         spread = r2 * t2 * float(others.max())  # largest λΣ|s|² of ρζ
         bound = np.full((squared.size, high.size), math.inf)
         tails = np.stack([self._outer(float(r), high, widened) for r in squared])
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            for arc in (0.35, 0.5, 0.78):  # the angle that parts the main arc from the outer one
+            for arc in (0.35, 0.5, 0.78):  # the angle between the main and the outer arc
                 best = np.full(bound.shape, math.inf)
                 curvature = (arc / math.cos(arc) ** 2 - math.tan(arc)) / (4 * arc**3)
                 for weight in (0.1, 0.25, 0.5, 1.0):  # of the quartic
@@ -536,7 +538,8 @@ class _Frequencies:
                     second = (1 + weight) * curvature
                     spare = half - 1 - first * spread
                     bend = widened * second * self.quartic * r2**2 * t2
-                    # Most radii are too large for most dilations: logarithms of the others only.
+                    # Most radii are too large for most dilations, so take logarithms of the others
+                    # only.
                     usable = (spare > 0) & (r2 * widened * float(others.max()) / count + bend < 1)
                     of_others = np.broadcast_to(r2, usable.shape)[usable] * (widened / count)
                     left = 1 - of_others[:, None] * others - bend[usable][:, None]
@@ -563,7 +566,7 @@ class _Frequencies:
         return np.asarray(math.log(2) + bound, dtype=np.float64)
 
     def _outer(self, squared: float, high: FloatArray, widened: float) -> FloatArray:
-        """Log of E[exp(ρ²λΣ|s|²); |ζ|² ≤ high]: by volume where the exponential wins."""
+        """Bound log E[exp(ρ²λΣ|s|²); |ζ|² ≤ high], by volume if the exponential dominates."""
         growth = squared * self.others - 1 / widened
         wild = growth > -0.1
         tame, count = -np.log(-growth[~wild]).sum() + self._volume, int(wild.sum())
@@ -575,7 +578,7 @@ class _Frequencies:
 
     @property
     def _scales(self) -> FloatArray:
-        """Multiples of a part's scatter to try: fewer if eigenvalues cost more."""
+        """Multiples of a part's scatter to try; fewer if eigenvalues are expensive."""
         return np.geomspace(1e-3, 0.95, 64 if len(self.noise) <= _MANY_COLUMNS else 24)
 
     @cached_property
@@ -585,10 +588,10 @@ class _Frequencies:
         return [np.asarray(np.linalg.eigvalsh(own + scales * p.scatter)) for p in self.parts]
 
     def _far(self, low: FloatArray, high: FloatArray, widened: float) -> FloatArray:
-        """Log of E[|φ(ζ)|²; low < |ζ|² ≤ high] from the decay of part of the cosines (step 7)."""
+        """Bound log E[|φ(ζ)|²; low < |ζ|² ≤ high] by the decay of some of the cosines (step 7)."""
         scales = self._scales
-        # Every cosine with every share of its decay (rows), in every shell (columns); the rest of
-        # the decay keeps the tilt integrable.
+        # For every cosine and share of its decay (rows), and every shell (columns); the rest of the
+        # decay keeps the tilt integrable.
         choices = [(*cosine, share) for cosine in _COSINES for share in (0.3, 0.6, 0.85, 0.95)]
         alpha, beta, share = np.array(choices).T[:, :, None]
 
@@ -611,13 +614,13 @@ class _Frequencies:
             left = share * (1 - 4 * np.maximum(np.log(weight / math.pi), 0.0) / weight)
             factor = 1 - 12 * part.widest * high / (beta * part.size)
             lost = 8 * alpha * left * part.fourth * high / beta
-            # A smaller multiple of a positive form is on the safe side.
+            # A smaller multiple of a positive form is safe.
             index = np.searchsorted(scales, 2 * alpha * left * factor, side="right") - 1
             row, shell = np.nonzero((index >= 0) & (spectra[index, 0] > lost))
             values = spectra[index[row, shell]] - lost[row, shell][:, None]
             price = np.log(math.pi**2 * (self.half + 0.5) / weight)[row, 0]
             log = tilted(np.array(0.7), values, row, shell) + price
-            # The last one to be written is the smallest of its shell.
+            # The last value written is the smallest of its shell.
             order = np.argsort(-log, kind="stable")
             order = order[log[order] < best[shell[order]]]
             best[shell[order]], chosen[shell[order]] = log[order], row[order]
@@ -630,7 +633,7 @@ class _Frequencies:
         return best + self._volume
 
     def _noise_alone(self, low: FloatArray, widened: float) -> FloatArray:
-        """Log of E[|φ(ζ)|²; |ζ|² > low] from the noise alone (step 8)."""
+        """Bound log E[|φ(ζ)|²; |ζ|² > low] by the noise alone (step 8)."""
         count = 2 * self.half - 1
         theta = np.linspace(0.02, 0.98, 49)[:, None] * min(float(self.noise.min()), 0.9 / widened)
         logs = np.log(self.noise - theta).sum(axis=1, keepdims=True)
@@ -642,9 +645,9 @@ class _Frequencies:
 def _cumulated(
     rows: FloatArray, ends: list[int]
 ) -> Iterator[tuple[int, FloatArray, FloatArray, float, float]]:
-    """Second moments, mean and fourth moments of the first ``count`` rows, from above.
+    """Return upper bounds on second moments, mean and fourth moments of the first ``count`` rows.
 
-    ``fourth`` is √ΣΣ(y_i·y_j)⁴ and ``largest`` at least Σ|e·y_i|⁴ for every unit vector e ∈ C^d.
+    ``fourth`` bounds √ΣΣ(y_i·y_j)⁴, and ``largest`` bounds Σ|e·y_i|⁴ for every unit vector e ∈ C^d.
     """
     columns = rows.shape[1]
     upper = np.triu_indices(columns)
@@ -652,7 +655,7 @@ def _cumulated(
     products = len(weight)
     scatter, total = np.zeros((columns, columns)), np.zeros(columns)
     weighted = np.zeros((columns, columns))
-    # Of more products fourth moments are bounded through second ones.
+    # With more products, bound fourth moments through second ones.
     moment = np.zeros((products, products)) if products <= 700 else None
     step = max(1, (1 << 21) // products)
     done = 0
@@ -676,7 +679,7 @@ def _cumulated(
 
 
 def _largest_quartic(moment: FloatArray, diagonal: NDArray[np.bool_], columns: int) -> float:
-    """Σ|e·y|⁴ = vᵀMv for v = Re ee*, of norm at most 1 and trace 1: its multiple of 1 is known."""
+    """Bound Σ|e·y|⁴ = vᵀMv, where v = Re ee* has norm at most 1 and trace 1."""
     unit = diagonal / math.sqrt(columns)
     image = moment @ unit
     along = float(unit @ image)

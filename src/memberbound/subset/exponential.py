@@ -19,11 +19,11 @@ from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import UNIT, FloatArray, double_above, down, up
 from memberbound.subset.profile import checked_table
 
-#: Fewest records of a population: with fewer, some record's set holds it alone or all others.
+#: Minimum population; in a smaller one, some data set would be a single record or all others.
 _FEWEST = 4
-#: A given Δ may fall short of the population's by this factor: 1/3 is not a double.
+#: A given Δ may be below the population's by this factor, because 1/3 is not a double.
 _ROUNDING_ALLOWANCE = 1e-12
-#: Rates and ε(X) beyond this many orders of magnitude are refused: doubles end near 1e±308.
+#: Rates and ε(X) beyond this many orders of magnitude are rejected, as doubles end near 1e±308.
 _LEAST_NUMBER = 1e-280
 
 
@@ -31,7 +31,7 @@ def l2_losses(records: ArrayLike, candidates: ArrayLike) -> FloatArray:
     """Return the (N, m) distances from every record to every candidate.
 
     Their mean over a data set is the loss of the geometric median (L24 §5).
-    Numerics: to about d/2 + 2 roundings, without the cancellation of the ‖x‖² - 2x·w + ‖w‖² form.
+    Numerics: accurate to about d/2 + 2 roundings, without the cancellation of ‖x‖² - 2x·w + ‖w‖².
     """
     rows, targets = checked_table("records", records), checked_table("candidates", candidates)
     if rows.shape[1] != targets.shape[1]:
@@ -46,7 +46,7 @@ def l2_losses(records: ArrayLike, candidates: ArrayLike) -> FloatArray:
 
 
 def clip_sensitivity(candidates: ArrayLike, radius: float, size: int) -> float:
-    """Return Δ of the mean distance when every record has norm at most ``radius``, from above.
+    """Return an upper bound on Δ of the mean distance for records of norm at most ``radius``.
 
     Theorem: L24-D7.  The distance from a record in the ball of radius C to w lies between
     max(0, ‖w‖ - C) and ‖w‖ + C and reaches both, so replacing one of k records moves the mean by at
@@ -80,8 +80,8 @@ class ExponentialMechanism:
         sensitivity: Δ of L24-D7, over all data sets and not only those inside the population.
 
     Edge cases: records with equal losses are distinguished by their row.  Losses that move the mean
-    by more than ``sensitivity`` inside the population are refused, because ε-DP would be false; so
-    are losses and ε of such a size that ε/(2Δk) or ε(X) leaves the range of doubles.
+    by more than ``sensitivity`` inside the population are rejected, because ε-DP would be false; so
+    are losses and ε for which ε/(2Δk) or ε(X) leaves the range of doubles.
 
     Examples:
         >>> losses = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
@@ -102,7 +102,7 @@ class ExponentialMechanism:
         if len(losses) < _FEWEST:
             raise InputError(
                 f"losses must be of at least {_FEWEST} records, got {len(losses)}. "
-                "A record hides among the others of its population."
+                "Other records of the population hide a record."
             )
         with np.errstate(over="ignore"):
             if not np.isfinite(np.ptp(losses)):
@@ -121,7 +121,7 @@ class ExponentialMechanism:
                 "mechanism is not ε-DP; raise it, or clip the records."
             )
         if self.epsilon > 0 and self.population_sensitivity > 0:
-            # Below, scores would lose digits or vanish, and every bound would rest on them.
+            # Below this, scores would lose digits or vanish, and all bounds depend on them.
             tame = _LEAST_NUMBER < self.rate < 1 / _LEAST_NUMBER
             if not (tame and self.epsilon_population > _LEAST_NUMBER):
                 raise InputError(
@@ -134,9 +134,9 @@ class ExponentialMechanism:
     def calibrated_to_population(
         cls, losses: ArrayLike, *, size: int, epsilon_population: float, sensitivity: float
     ) -> ExponentialMechanism:
-        """Return the mechanism with the given ε(X): ε = ε(X)·Δ/Δ(X).
+        """Return the mechanism with the given ε(X), that is, with ε = ε(X)·Δ/Δ(X).
 
-        This is how L24 sets its figures.
+        L24 sets its figures this way.
         Numerics: ε is rounded down, so that ``epsilon_population`` read back does not exceed it.
         """
         target = nonnegative("epsilon_population", epsilon_population)
@@ -156,36 +156,36 @@ class ExponentialMechanism:
 
     @property
     def rate(self) -> float:
-        """ε/(2Δk), the weight of one unit of one record's loss; to three roundings."""
+        """ε/(2Δk), the weight of one unit of a record's loss, to three roundings."""
         return self.epsilon / (2 * self.sensitivity * self.size)
 
     @cached_property
     def scores(self) -> CentredScores:
-        """-ε·loss/(2Δk) with the common parts taken out."""
+        """The scores -ε·loss/(2Δk) without their common parts."""
         return CentredScores.of(self)
 
     @cached_property
     def population_sensitivity(self) -> float:
-        """Δ(X): how far the mean loss moves when a record of X replaces another, from above."""
+        """Δ(X), an upper bound on the change of the mean loss when records of X are exchanged."""
         high, low = self.losses.max(axis=0).tolist(), self.losses.min(axis=0).tolist()
         spread = max(Fraction(h) - Fraction(g) for h, g in zip(high, low, strict=True))
-        # Exact where it is a double, so that Δ = Δ(X) can be given.
+        # Exact if it is a double, so that Δ = Δ(X) can be given.
         return double_above(spread / self.size)
 
     @property
     def epsilon_population(self) -> float:
-        """ε(X) = ε·Δ(X)/Δ, from above: the DP parameter between data sets inside X (L24-L8)."""
+        """ε(X) = ε·Δ(X)/Δ, rounded up: the DP parameter between data sets inside X (L24-L8)."""
         return up(self.epsilon * (self.population_sensitivity / self.sensitivity), 4)
 
 
 @dataclass(frozen=True, eq=False)
 class CentredScores:
-    """Scores with the common parts taken out, and what rounding did to them.
+    """Scores without their common parts, with bounds on their rounding errors.
 
     Σ_{x∈D} score(x, w) = Σ_{x∈D} ``values``[x, w] + ``base``[w] + (the same for every w): a
     constant per record cancels in P, and one per candidate is the same for all data sets.
-    ``error``[w] bounds how far the sum over any D is off, ``base_error``[w] the base; ``reach`` is
-    the largest size of such a sum.
+    ``error``[w] bounds the error of the sum over any D, ``base_error``[w] that of the base;
+    ``reach`` bounds the absolute value of such a sum.
     """
 
     values: FloatArray
@@ -196,7 +196,7 @@ class CentredScores:
 
     @classmethod
     def of(cls, mechanism: ExponentialMechanism) -> CentredScores:
-        """Take the constants out exactly: then large common parts cost no digits."""
+        """Subtract the constants exactly, so that large common parts cost no digits."""
         size, losses, rate = mechanism.size, mechanism.losses, mechanism.rate
         middle = losses.max(axis=1) / 2 + losses.min(axis=1) / 2
         rows, rows_tail = _difference(losses, middle[:, None])
@@ -207,8 +207,8 @@ class CentredScores:
         values = -rate * (left + (rows_tail + both_tail + left_tail))
         base = -rate * size * (typical - typical.min())
         reach = _largest_sum(values, size)
-        # A value is off by four roundings: two of the rate, the last sum, the product.  Adding up k
-        # of them in any order, each half on its own, costs k more, and four are to spare.
+        # A value has four rounding errors: two of the rate, the last sum, the product.  Adding up k
+        # of them in any order, each half separately, costs k more, which leaves a margin of four.
         error = (size + 8) * UNIT * reach
         # The tails are a rounding of the parts; adding the three of them costs two roundings more.
         tails = np.abs(rows_tail) + np.abs(both_tail) + np.abs(left_tail)
@@ -217,13 +217,13 @@ class CentredScores:
 
 
 def _largest_sum(values: FloatArray, size: int) -> FloatArray:
-    """Per column, the sum of the ``size`` largest sizes, which no data set exceeds."""
+    """Return, per column, the sum of the ``size`` largest absolute values, which bounds D's sum."""
     largest = np.partition(np.abs(values), len(values) - size, axis=0)[len(values) - size :]
     return np.asarray(largest.sum(axis=0))
 
 
 def _difference(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return a difference as the rounded one and what rounding took, exactly (Knuth's two-sum)."""
+    """Return a rounded difference and its exact rounding error (Knuth's two-sum)."""
     total = first - second
     part = total - first
     return total, (first - (total - part)) - (second + part)

@@ -30,8 +30,8 @@ from memberbound.subset.sampling import sampled_bounds
 class ExponentialSetting:
     """The exponential mechanism on the mean loss of a uniform subset (L24-D7).
 
-    Where there are too many subsets to enumerate, ``subsets`` of them are drawn from ``seed``, and
-    the bounds hold with ``confidence``.
+    If there are too many subsets to enumerate, ``subsets`` of them are drawn from ``seed``, and the
+    bounds hold with ``confidence``.
     """
 
     mechanism: ExponentialMechanism
@@ -46,7 +46,7 @@ class ExponentialSetting:
         return replace(self, mechanism=replace(self.mechanism, epsilon=epsilon))
 
     def best(self) -> RecordBounds:
-        """Exact bounds where all subsets can be enumerated, else sampled ones."""
+        """The exact bounds if all subsets can be enumerated, or else sampled ones."""
         if is_enumerable(self.mechanism.game):
             return exact_bounds(self.mechanism, delta=self.delta, progress=self.progress)
         return sampled_bounds(
@@ -59,13 +59,13 @@ class ExponentialSetting:
         )
 
     def epsilon_for(self, quantity: Target, target: float) -> float:
-        """Largest ε found that meets the target, a short decimal.
+        """Return the largest ε found that meets the target, as a short decimal.
 
         The first candidate is the ε at which the population's own worst case meets the target.
         Exact bounds are bisected; sampled ones are tested in a fixed order of growing ε until the
         first failure, which needs no correction for the number of tests.
         """
-        # The population's worst case is linear in ε; a unit of it is what ε = 1 gives.
+        # The population's worst case is linear in ε, so evaluate it at ε = 1.
         unit = replace(self.mechanism, epsilon=1.0).epsilon_population
 
         def reached(epsilon: float) -> float:
@@ -83,7 +83,8 @@ class ExponentialSetting:
                 raise InputError(
                     f"target_success must be above the blind guess of {blind!r}, got {target!r}."
                 )
-            # An ε-indistinguishable pair is guessed right 1/(1 + e^-ε) of the time, or blindly.
+            # The success on an ε-indistinguishable pair is at most 1/(1 + e^-ε), or that of the
+            # blind guess.
             allowed = down(math.log1p((2 * target - 1) / (1 - target)), 8)
         start = float(significant(down(allowed / unit, 8), "lower"))
         if start <= 0:
@@ -91,17 +92,17 @@ class ExponentialSetting:
         if not is_enumerable(self.mechanism.game):
             trials = (float(significant(start * 1.25**step, "lower")) for step in range(1, 25))
             return fixed_order(lambda e: reached(e) <= target, trials) or start
-        # ε falls as its inverse, the noise, grows; beyond 2⁴⁰ times the first one none is sought.
+        # Search over the inverse of ε, the noise, up to 2⁴⁰ times the first one.
         scale = least_scale(lambda s: reached(1 / s) - target, 1 / start, floor=2.0**-40 / start)
         return short_decimal(1 / scale, "lower", lambda e: reached(e) <= target)
 
     def for_target(
         self, quantity: Target, target: float
     ) -> tuple[ExponentialSetting, RecordBounds]:
-        """Return the setting at the ε found, and bounds there that hold although ε was chosen.
+        """Return the setting at the ε found, with bounds that account for the choice of ε.
 
-        Sampled subsets that chose ε prove only "the target is met"; half of the error
-        probability goes to that claim and half to bounds from fresh subsets, so both hold together.
+        The subsets that chose ε prove only that the target is met.  Half of the error probability
+        covers this statement and the other half bounds from fresh subsets, so both hold together.
         """
         if is_enumerable(self.mechanism.game):
             exact = self.at(self.epsilon_for(quantity, target))

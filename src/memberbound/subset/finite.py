@@ -1,4 +1,4 @@
-"""Any mechanism with finitely many outcomes, on a population small enough to list its subsets.
+"""Mechanisms with finitely many outcomes, on populations small enough to list all subsets.
 
 A mechanism is a callable from a set of records (numbered 0, …, N-1) to a law: a mapping from
 outcomes to probabilities, which are fractions or integers.  All k-subsets are listed, so P_in,x and
@@ -22,7 +22,7 @@ from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import double_above
 from memberbound.subset.record_bounds import RecordBounds
 
-#: Most subsets that are listed: N = 20 at k = N/2 has 184 756.
+#: Maximum number of subsets to list; N = 20 at k = N/2 has 184 756.
 SUBSET_LIMIT = 200_000
 
 #: Probabilities of the outcomes of a release, and a release as a function of its set of records.
@@ -61,33 +61,33 @@ class Worlds:
     outside: tuple[tuple[Fraction, ...], ...]
 
     def pair(self, record: int) -> Pairs:
-        """In- and out-mass of every outcome that can occur in the record's game."""
+        """Return the in- and out-mass of every possible outcome in the record's game."""
         both = zip(self.inside[record], self.outside[record], strict=True)
         return [(a, b) for a, b in both if a or b]
 
     def ratio(self, record: int) -> Fraction | None:
-        """Largest P_in/P_out or P_out/P_in over the outcomes (L24-D2, δ = 0); None if infinite."""
+        """Return the largest P_in/P_out or P_out/P_in (L24-D2, δ = 0); None if infinite."""
         pairs = self.pair(record)
         if any(not a or not b for a, b in pairs):
             return None
         return max(max(a / b, b / a) for a, b in pairs)
 
     def delta(self, record: int, ratio: Fraction) -> Fraction:
-        """The larger of both hockey-sticks at e^ε = ``ratio`` (L24-L11)."""
+        """Return the larger of both hockey-sticks at e^ε = ``ratio`` (L24-L11)."""
         return largest_stick(self.pair(record), ratio)
 
     def success(self, record: int) -> Fraction:
-        """Accuracy of the best attack on the record at the prior k/N (I24-P2)."""
+        """Return the accuracy of the best attack on the record at the prior k/N (I24-P2)."""
         prior = Fraction(self.game.size, self.game.population)
         return sum((max(prior * a, (1 - prior) * b) for a, b in self.pair(record)), Fraction(0))
 
     def eta(self, record: int) -> Fraction:
-        """Gain of the best attack over the better blind guess (I24-D1)."""
+        """Return the gain of the best attack over the better blind guess (I24-D1)."""
         k, total = self.game.size, self.game.population
         return self.success(record) - Fraction(max(k, total - k), total)
 
     def curve(self, record: int) -> PolygonCurve:
-        """Trade-off curve of the masses, up to outward rounding."""
+        """Return the trade-off curve of the masses, rounded outward."""
         pairs = self.pair(record)
         return PolygonCurve.from_masses([a for a, _ in pairs], [b for _, b in pairs])
 
@@ -96,9 +96,9 @@ def finite_worlds(mechanism: Mechanism, game: SubsetGame) -> Worlds:
     """List all k-subsets and return the laws of the release with and without every record.
 
     Guarantee: exact.
-    Theorem: L24-D2; P_in,x is the plain mean over the sets with x (L24-L3, corrected).
+    Theorem: L24-D2; P_in,x is the unweighted mean over the sets with x (L24-L3, corrected).
     Edge cases: more than :data:`SUBSET_LIMIT` subsets, doubles, negative masses and laws that do
-    not add up to 1 are refused.
+    not add up to 1 are rejected.
 
     Examples:
         >>> worlds = finite_worlds(lambda d: {sum(d) % 6: 1}, SubsetGame(6, 3))
@@ -136,7 +136,7 @@ def finite_worlds(mechanism: Mechanism, game: SubsetGame) -> Worlds:
 
 
 def finite_bounds(mechanism: Mechanism, game: SubsetGame, *, delta: float = 0.0) -> RecordBounds:
-    """Return ε of (ε, δ)-PMP and the best attack's success for every record, from above.
+    """Return upper bounds on ε of (ε, δ)-PMP and on attack success for every record.
 
     Guarantee: no attack on record x is right more often than ``success[x]``, and both
     hockey-sticks at e^``pmp_epsilon[x]`` are at most ``delta``.

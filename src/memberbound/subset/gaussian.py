@@ -1,13 +1,13 @@
 """Gaussian noise on a sum or mean over a random subset of a known population (L24).
 
-Three sensitivities, three answers to "what does this σ mean?":
+Three sensitivities give three answers to "what does this σ mean?":
 
-* ``epsilon``: any records in a ball of radius C, between which a sum moves by 2C at most;
+* ``epsilon``: any records in a ball of radius C, so that a sum moves by at most 2C;
 * ``epsilon_population``: neighbours inside this population, ``profile.diameter``;
 * ``pmp_epsilon_upper``: a *random* subset of this population, :class:`NoisySum`.
 
-A mean of k records with noise σ is the sum with noise kσ, divided by k afterwards, and dividing
-hides nothing (L24-L14): one profile of the records as they are serves both.
+A mean of k records with noise σ is the sum with noise kσ, divided by k, and the division hides
+nothing (L24-L14), so one profile of the records serves both.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ from memberbound.subset.record_bounds import (
     short_decimal,
 )
 
-#: Sensitivity over σ at which two neighbours are distinguishable for every ε and δ.
+#: Ratio of sensitivity to σ at which two neighbours are distinguishable for every ε and δ.
 _LARGEST_SHIFT = 1e300
 _NEVER_PURE = "Gaussian noise is not (ε, 0)-DP for any finite ε; 1e-5 is a common choice."
 
 
 def noise_on_sum(sigma: float, divisor: int) -> float:
-    """Return the σ on a sum that is worth ``sigma`` on the sum over ``divisor``, from below."""
+    """Return the σ on a sum that corresponds to ``sigma`` on sum/``divisor``, rounded down."""
     records, scale = whole_number("divisor", divisor), positive("sigma", sigma)
     return scale if records == 1 else down(records * scale, 1)
 
 
 def noise_on_query(sigma: float, divisor: int) -> float:
-    """Return a σ worth at least ``sigma`` on the sum: :func:`noise_on_sum` undone."""
+    """Return a σ that corresponds to at least ``sigma`` on the sum, the inverse of noise_on_sum."""
     records, scale = whole_number("divisor", divisor), nonnegative("sigma", sigma)
     return scale if records == 1 or scale == 0.0 else up(max(scale / records, SMALLEST), 8)
 
@@ -75,7 +75,7 @@ def dp_from_noise(sigma: float, delta: float, sensitivity: float) -> float:
     Guarantee: the mechanism is (ε, δ)-DP, replace-one if the sensitivity is.
     Theorem: L24-L10, which is exact.
     Numerics: the returned ε was evaluated again and satisfies the inequality.
-    Edge cases: sensitivity 0 gives 0, whatever σ; a ratio that overflows gives ∞.
+    Edge cases: sensitivity 0 gives 0 for any σ; a ratio that overflows gives ∞.
 
     Examples:
         >>> round(dp_from_noise(3.730632, 1e-5, 1.0), 4)
@@ -99,7 +99,7 @@ def noise_from_dp(epsilon: float, delta: float, sensitivity: float) -> float:
     Theorem: L24-L10 (analytic Gaussian mechanism).
     Numerics: the returned σ was evaluated again; for ε ≤ 700 and δ ≤ ½ it is less than 1e-9 above
     the least one.
-    Edge cases: sensitivity 0 needs no noise and gives 0; δ = 0 is refused.
+    Edge cases: sensitivity 0 needs no noise and gives 0; δ = 0 is rejected.
 
     Examples:
         >>> round(noise_from_dp(1.0, 1e-5, 1.0), 6)
@@ -116,7 +116,7 @@ def noise_from_dp(epsilon: float, delta: float, sensitivity: float) -> float:
     def enough(scale: float) -> bool:
         return guarantee_from_gaussian_mechanism(scale, shift).curve.delta(eps) <= dlt
 
-    # Dividing, and the outward rounding of the quotient, cost a few units in the last place.
+    # Division and outward rounding of the quotient cost a few units in the last place.
     safe = sigma * (1 + 1e-12)
     if not (0 < safe < math.inf and enough(safe)):
         raise SearchError(
@@ -130,13 +130,13 @@ def noise_from_dp(epsilon: float, delta: float, sensitivity: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class NoisySum:
-    """Σ_{x∈D} v_x + N(0, σ²I) over a uniform subset D: what any σ hides, and the least σ.
+    """The release Σ_{x∈D} v_x + N(0, σ²I) for a uniform subset D, with bounds and the least σ.
 
     Replacing x by a uniform other record couples the worlds with and without x, at any subset size
-    (``profile``; X1, L24-P12).  ``line`` holds the records' values where the sum is one number, for
-    the exact mixtures (X9), and ``crowd`` the records for X21, in any dimension; where they are
-    given, the smallest bound of every record counts.  ``sigma`` is in the unit of the records; for
-    a mean see :func:`noise_on_sum`.
+    (``profile``; X1, L24-P12).  If the sum is one number, ``line`` holds the records' values for
+    the exact mixtures (X9).  ``crowd`` holds the records for X21, in any dimension.  If these are
+    given, the smallest bound is used for every record.  ``sigma`` is in the unit of the records;
+    for a mean see :func:`noise_on_sum`.
 
     Examples:
         >>> noisy = NoisySum.of(np.array([[0.0], [1.0], [2.0], [9.0]]), SubsetGame(4, 2))
@@ -166,26 +166,26 @@ class NoisySum:
         crowd: bool = True,
         progress: Progress | None = None,
     ) -> NoisySum:
-        """Measure the records, one row each; ``crowd`` adds the bound X21."""
+        """Measure the distances of records, one per row; ``crowd`` adds the bound X21."""
         profile = NeighbourProfile.from_vectors(vectors, progress=progress)
         line = vectors[:, 0].copy() if vectors.shape[1] == 1 else None
         return cls(profile, game, line, CrowdTable.of(vectors, game) if crowd else None)
 
     @property
     def coupling(self) -> NoisySum:
-        """The same, bounded by the coupling alone."""
+        """The same release, bounded by the coupling alone."""
         return replace(self, line=None, crowd=None)
 
     def coupled(self, sigma: float, delta: float) -> RecordBounds:
-        """Bound what an attacker learns, by the coupling alone.
+        """Return bounds for every record from the coupling alone.
 
         Guarantee: that of :class:`RecordBounds`.
         Theorem: X1 and L24-P12; the divergences of a pair are L24-L10; accuracy is I24-P2.
         Assumes: see ``assumptions`` of the result; in particular one release only.
-        Numerics: every number is rounded outwards; k/N, which need not be a double, is allowed for.
+        Numerics: every number is rounded outwards; the rounding of k/N is covered.
         Edge cases: equal records are distinguished by their row; if all are equal, ε̃ and η are 0.
         """
-        scale = positive("sigma", sigma, "Without noise this bound says nothing.")
+        scale = positive("sigma", sigma, "Without noise this bound is vacuous.")
         dlt = _small_delta(delta)
         return RecordBounds(
             self.game,
@@ -211,7 +211,7 @@ class NoisySum:
         return best, coupled
 
     def worst_success(self, sigma: float) -> float:
-        """Return how often any attack on the record that the game names is right, from above."""
+        """Return an upper bound on the success of any attack on the game's protected record."""
         success = self.profile.accuracy(self.game.prior, sigma)
         if self.line is not None:
             exact = mixture_bounds(self.line, self.game, sigma=sigma, delta=0.0)
@@ -221,7 +221,7 @@ class NoisySum:
         return float(success.max()) if self.game.record == "every" else average_success(success)
 
     def worst_pmp_epsilon(self, sigma: float, delta: float) -> float:
-        """Return the largest ε̃ of any record, from above, for searches."""
+        """Return an upper bound on the largest ε̃ of any record, for searches."""
         if self.line is not None:
             exact = mixture_bounds(self.line, self.game, sigma=sigma, delta=delta)
             if math.isfinite(exact.pmp_epsilon_upper):
@@ -235,18 +235,19 @@ class NoisySum:
         """Return the smallest σ at which every record has ε̃ ≤ ``target`` at this δ.
 
         Guarantee: ``worst_pmp_epsilon(σ, δ) ≤ target``.
-        Theorem: L24-P12 (it falls as σ grows, since every Gaussian divergence does), X9, X21.
-        Numerics: evaluated again at the returned σ, which is less than 1e-6 above the least one, or
-        as much as ``profile.pmp_epsilon`` is above the least ε (1e-3); with a line less than 1e-3.
-        Edge cases: a population of equal records needs no noise and gives 0.  If nearly all records
-        are equal, σ may be far below the diameter.
+        Theorem: L24-P12 (decreasing in σ, as is every Gaussian divergence), X9, X21.
+        Numerics: evaluated again at the returned σ, which exceeds the least one by less than 1e-6,
+        or by the excess of ``profile.pmp_epsilon`` (1e-3); with a line by less than 1e-3.
+        Edge cases: equal records need no noise and give 0.  If nearly all records are equal, σ may
+        be far below the diameter.
         """
         eps, dlt = nonnegative("target", target), _small_delta(delta)
         if self.profile.diameter == 0.0:
             return 0.0
 
         def excess(sigma: float) -> float:
-            # One hockey-stick at the target ε instead of a search for ε: the same inequality.
+            # Evaluate one hockey-stick at the target ε instead of searching for ε; this is
+            # equivalent.
             worst = float(self.profile.delta(eps, sigma).max())
             return math.log(worst) - math.log(dlt)
 
@@ -258,15 +259,15 @@ class NoisySum:
     def noise_for_success(self, target: float) -> float:
         """Return the smallest σ at which no attack is right more often than ``target``.
 
-        On any record, or on the average record, depending on the game.
+        The attack is on any record or on the average record, depending on the game.
 
         Guarantee: ``worst_success(σ)`` is at most the target.
         Theorem: X1, I24-P2, X9, X21.
-        Numerics: evaluated again at the returned σ, less than 1e-6 above the least one; with a line
-        less than 1e-3, with a crowd alone 1e-4.  With a line not below e^-4 of the coupling's σ,
-        where mixtures of whole numbers would take minutes.
+        Numerics: evaluated again at the returned σ, which exceeds the least one by less than 1e-6,
+        with a line by less than 1e-3, and with a crowd alone by 1e-4.  With a line, σ is at least
+        e^-4 of the coupling's, below which mixtures of whole numbers would take minutes.
         Edge cases: as :meth:`noise_for_pmp`.  The target must exceed the blind guess
-        max(k/N, 1 - k/N), which no noise can undercut.
+        max(k/N, 1 - k/N), because no noise goes below that.
         """
         game, diameter = self.game, self.profile.diameter
         limit = finite_number("target", target)
@@ -279,7 +280,7 @@ class NoisySum:
             )
         if diameter == 0.0:
             return 0.0
-        # One pair at the diameter is worse than any record: its noise is enough.
+        # The noise for a pair at the diameter suffices for every record.
         alone = last_true(
             lambda m: up(GaussianCurve(m).accuracy(game.prior)) <= limit, 0.0, _LARGEST_SHIFT
         )
@@ -297,21 +298,21 @@ class NoisySum:
         return self._reduced_noise(lambda s: self.worst_success(s) - limit, sigma, limit - blind)
 
     def _least_noise(self, excess: Callable[[float], float], start: float) -> float:
-        """One pair at the diameter, or a little more for a coarsely binned profile, is enough."""
-        floor = 2.0**-60 * self.profile.diameter  # the data need hardly any noise
+        """Search for the least σ; that of a pair at the diameter, or slightly more, suffices."""
+        floor = 2.0**-60 * self.profile.diameter  # for data that need almost no noise
         return least_scale(excess, start, floor=floor, ceiling=1e6 * start)
 
     def _reduced_noise(self, excess: Callable[[float], float], sigma: float, far: float) -> float:
         """Return a smaller σ than the coupling's if exact mixtures or the crowd allow one."""
         if self.line is None and self.crowd is None:
             return sigma
-        # Exact mixtures cost seconds, and minutes far below the coupling's σ; the crowd alone costs
-        # less than a second, and may do with next to no noise.
+        # Exact mixtures take seconds, and minutes far below the coupling's σ; the crowd alone takes
+        # less than a second, and may need almost no noise.
         relative, share = (1e-4, 1e-4) if self.line is None else (1e-3, math.exp(-4.0))
 
         def near(trial: float) -> float:
             over = excess(trial)
-            # Far off, or out of the mixture's reach: only the sign counts.
+            # Far from the target, or beyond the mixture's range, only the sign matters.
             return over if over <= far else math.inf
 
         with suppress(SearchError):
@@ -344,15 +345,15 @@ class GaussianSetting:
     progress: Progress | None = None
 
     def sigma_from_epsilon(self, epsilon: float) -> float:
-        """Smallest σ with (ε, δ)-DP over all data sets (L24-L10)."""
+        """Return the smallest σ with (ε, δ)-DP over all data sets (L24-L10)."""
         return noise_on_query(noise_from_dp(epsilon, self.delta, self.sensitivity), self.divisor)
 
     def epsilon_from_sigma(self, sigma: float) -> float:
-        """ε of the worst case over all data sets."""
+        """Return ε of the worst case over all data sets."""
         return dp_from_noise(noise_on_sum(sigma, self.divisor), self.delta, self.sensitivity)
 
     def solve(self, asked: Asked, amount: float) -> tuple[GaussianSetting, Solution]:
-        """Return the mechanism of this ε or σ, or one that meets the target, with its bounds."""
+        """Return the mechanism at this ε or σ, or one that meets the target, with its bounds."""
         if asked == "epsilon":
             sigma, epsilon = self.sigma_from_epsilon(amount), amount
         elif asked == "sigma":
@@ -376,8 +377,8 @@ class GaussianSetting:
     def mechanism_for(self, quantity: Target, target: float) -> tuple[float, float]:
         """Return σ and ε of one mechanism that meets the target with little noise.
 
-        Guarantee: both are short decimals, so what is printed is the mechanism that is certified.
-        It has (ε, δ)-DP over all data sets, and meets the target; so does the least noise for ε.
+        Guarantee: both are short decimals, so the printed mechanism is the certified one.  It has
+        (ε, δ)-DP over all data sets and meets the target; so does the least noise for ε.
         """
 
         def shortened(noisy: NoisySum) -> tuple[float, float]:
@@ -393,7 +394,8 @@ class GaussianSetting:
             if math.isfinite(epsilon):
                 sigma = max(sigma, self.sigma_from_epsilon(epsilon))
 
-            # With ε as well, other values are worked out: the answer itself must meet the target.
+            # Given ε too, other values are computed, so check that the answer itself meets the
+            # target.
             def enough(noise: float) -> bool:
                 reached = self.bounds(noise)[0].reached(quantity)
                 return self.epsilon_from_sigma(noise) <= epsilon and reached <= target
@@ -414,7 +416,7 @@ class GaussianSetting:
     def _compared(
         self, epsilon: float, noise: float, practical: float, coupled: float | None
     ) -> Comparison:
-        """Return the comparison for success bounds that are already there."""
+        """Return the comparison, given success bounds."""
 
         def success(shift: float) -> float:
             mu = float(shifts(np.array([shift]), noise)[0])

@@ -1,7 +1,7 @@
-"""The exact laws "in" and "out" of a one-dimensional noisy sum, instead of their coupling (X9).
+"""Exact distributions "in" and "out" of a one-dimensional noisy sum (X9).
 
-Densities with a record in and out come from a Fourier inversion, as cubics on cells with certified
-errors; hockey-sticks are integrated from these.
+Unlike the coupling, they lose nothing.  Fourier inversion gives both densities as cubics on cells
+with certified errors, and hockey-sticks are integrals of these.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack, up_array
 from memberbound.subset.profile import checked_table
 from memberbound.subset.record_bounds import RecordBounds
 
-# ── The laws "in" and "out" of several records as cubics on cells, and their hockey-sticks ────────
+# ── Distributions "in" and "out" as cubics on cells, and their hockey-sticks ──────────────────────
 #
 # ∫(p_in - c·p_out)₊ over a cell is at most the integral of the positive part of the cubics'
-# difference raised by both errors, and at most ∫p_in: where "out" is below its error, that keeps
-# the error from being multiplied by a large c (proofs/exact-mixtures.md, steps 1 and 2).
+# difference raised by both errors, and at most ∫p_in.  If "out" is below its error, the second
+# bound prevents a large c from multiplying the error (proofs/exact-mixtures.md, steps 1 and 2).
 
-#: Above this ε the "out" densities underflow, and the answer is ∞.
+#: Above this ε the "out" densities underflow, and the result is ∞.
 LARGEST_EPSILON = 80.0
-#: Number of parts into which a cell is cut if the difference may change sign there.
+#: Number of parts of a cell in which the difference may change sign.
 _PARTS = 8
 
 
 def _bernstein_at(points: FloatArray) -> FloatArray:
-    """Values of the four cubic Bernstein polynomials, one row per point of [0, 1]."""
+    """Return the values of the four cubic Bernstein polynomials, one row per point of [0, 1]."""
     t, s = points, 1 - points
     return np.stack([s**3, 3 * s**2 * t, 3 * s * t**2, t**3], axis=1)
 
@@ -47,7 +47,7 @@ _AT_NODES = _bernstein_at(np.linspace(0.0, 1.0, _PARTS + 1))
 def bernstein(
     left: FloatArray, left_slope: FloatArray, right: FloatArray, right_slope: FloatArray, h: float
 ) -> FloatArray:
-    """Bernstein coefficients of the cubics with these values and slopes at the ends of cells."""
+    """Return Bernstein coefficients of cubics with these values and slopes at the ends of cells."""
     return np.stack([left, left + left_slope * (h / 3), right - right_slope * (h / 3), right])
 
 
@@ -56,9 +56,9 @@ class DensityPair:
     """Densities "in" and "out" of R records on n cells, with certified errors.
 
     ``inside`` and ``outside`` have shape (4, R, n); the errors bound |density - cubic| on a cell
-    and have shape (R, 1).  ``beyond`` bounds the masses in and out that belong to no cell, and that
-    cells may hold all the same, where they are periodic.  The errors include at least 32 roundings
-    of the largest coefficient in the cell: those of a cubic times c, of c itself, and of values.
+    and have shape (R, 1).  ``beyond`` bounds the masses in and out outside all cells, which
+    periodic cells may contain nevertheless.  The errors include at least 32 roundings of the
+    largest coefficient in the cell, for a cubic times c, for c itself, and for values.
     """
 
     width: float
@@ -70,12 +70,12 @@ class DensityPair:
 
     @property
     def records(self) -> int:
-        """R."""
+        """R, the number of records."""
         return int(self.inside.shape[1])
 
     @cached_property
     def _caps(self) -> FloatArray:
-        """∫p_in over every cell, from above and without its width: the same at every c."""
+        """Upper bounds on ∫p_in over the cells, per unit of width; they do not depend on c."""
         mean = (self.inside[0] + self.inside[1] + self.inside[2] + self.inside[3]) * 0.25
         return np.asarray(np.maximum(mean + self.error_in, 0.0), dtype=np.float64)
 
@@ -87,10 +87,10 @@ class DensityPair:
     def hockey_sticks(
         self, factors: FloatArray, rows: NDArray[np.intp] | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        """Return ∫(p_in - c·p_out)₊ from above, one c > 0 per record, and P_out of that set.
+        """Return upper bounds on ∫(p_in - c·p_out)₊, one c > 0 per record, and P_out of that set.
 
         Guarantee: the first array is never below the true hockey-stick (X9).
-        Numerics: the second is a plain number for the search only.
+        Numerics: the second array is not rounded safely; it only guides the search.
         """
         chosen = slice(None) if rows is None or len(rows) == self.records else rows
         c = np.asarray(factors, dtype=np.float64)[:, None]
@@ -100,7 +100,7 @@ class DensityPair:
         lifted += p_in
         lifted += e_in + c * e_out
         below, above = lifted < 0, lifted > 0
-        # A cubic lies between its Bernstein coefficients: no change of sign, nothing to cut off.
+        # A cubic lies between its Bernstein coefficients, so these cells have no change of sign.
         below = below[0] | below[1] | below[2] | below[3]
         above = above[0] | above[1] | above[2] | above[3]
         part = (lifted[0] + lifted[1] + lifted[2] + lifted[3]) * 0.25
@@ -110,14 +110,14 @@ class DensityPair:
         part = np.minimum(part, self._caps[chosen])
         total = part.sum(axis=1) * self.width + (self.beyond[0] + c[:, 0] * self.beyond[1])
         mass = self.width * np.where(above, p_out[0], 0.0).sum(axis=1)
-        # Sums of numbers of one sign, and no more than 64 roundings of each.
+        # Sums of numbers with one sign, with at most 64 roundings of each.
         return np.asarray(total * (1 + sum_slack(part.shape[1] + 64))), mass
 
     def epsilon(self, delta: float, start: FloatArray | None = None) -> FloatArray:
-        """Return per record an ε at which H_{e^ε}(in‖out) ≤ δ was seen, or ∞.
+        """Return an ε per record at which H_{e^ε}(in‖out) ≤ δ was verified, or ∞.
 
-        Guarantee: (ε, δ) holds in this direction; smaller ε by 1e-6 of 1 + ε fail the computed
-        bound.  Newton's method on ln H inside a bracket, from 0 or ``start``.
+        Guarantee: (ε, δ) holds in this direction; an ε smaller by 1e-6 of 1 + ε fails the computed
+        bound.  Uses Newton's method on ln H inside a bracket, from 0 or ``start``.
         """
         count = self.records
         low, high, point = np.zeros(count), np.full(count, math.inf), np.zeros(count)
@@ -149,10 +149,10 @@ class DensityPair:
 
 
 def _positive_parts(coefficients: FloatArray) -> FloatArray:
-    """Upper bounds of the mean of (cubic)₊ over [0, 1], for columns of Bernstein coefficients.
+    """Return upper bounds on the mean of (cubic)₊ over [0, 1], given Bernstein coefficients.
 
-    Numerics: to 64 roundings of the result and 16 of the largest coefficient.
-    On a part of length ℓ the chord is off by at most ℓ³/12·max|q''| in the mean, and q'' is linear.
+    Numerics: accurate to 64 roundings of the result and 16 of the largest coefficient.  On a part
+    of length ℓ the mean error of the chord is at most ℓ³/12·max|q''|, and q'' is linear.
     """
     values = _AT_NODES @ coefficients
     bend = 6 * np.maximum(
@@ -174,39 +174,39 @@ def _positive_parts(coefficients: FloatArray) -> FloatArray:
 #
 # With G_x(y, ω) = Π_{i≠x}(q + p·y·e^{iωw_i}) the characteristic functions are coefficients in y:
 # φ_out,x = [y^k]G_x / P(Bin(N-1,p) = k) and φ_in,x = e^{iωw_x}[y^{k-1}]G_x / P(Bin(N-1,p) = k-1).
-# The coefficient is read off J points of the unit circle, the density off equispaced ω; what is
-# left out is bounded (proofs/exact-mixtures.md, step 3).
+# The coefficient is computed from J points of the unit circle, the density from equispaced ω;
+# truncation errors are bounded (proofs/exact-mixtures.md, step 3).
 
 ComplexArray = NDArray[np.complex128]
 IntArray = NDArray[np.intp]
 
 #: The noise damps frequencies beyond this by e^{-ω²/2} < 2e-17.
 HIGHEST = 8.8
-#: Mass allowed outside the window; see :func:`_half_window`.
+#: Maximum mass outside the window; see :func:`_half_window`.
 OUTSIDE = 1e-20
-#: Pairs (y, ω) with a smaller share of a density's mass are left out, and added to the error.
+#: Pairs (y, ω) with a smaller share of a density's mass are omitted, and added to the error.
 NEGLIGIBLE = 1e-19
 #: Target for the interpolation error of a hockey-stick divergence.
 INTERPOLATION = 1e-9
-#: Limits on the time and memory of the inversion, beyond which it is not done.
+#: Limits on time and memory, beyond which the inversion is not attempted.
 _MOST_FACTORS, _MOST_CELLS = 2e9, 6e7
 
 
 def _log_binomial(n: int, p: float, k: FloatArray) -> FloatArray:
-    """Return ln P(Bin(n, p) = k), to an absolute error far below 1e-6."""
+    """Return ln P(Bin(n, p) = k), with an absolute error far below 1e-6."""
     choose = special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
     return np.asarray(choose + k * math.log(p) + (n - k) * math.log1p(-p), dtype=np.float64)
 
 
 @lru_cache(maxsize=8)
 def _binomial(n: int, p: float, k: int) -> float:
-    """P(Bin(n, p) = k), correctly rounded: p is a multiple of 2⁻⁴⁰."""
+    """Return P(Bin(n, p) = k), correctly rounded, for p a multiple of 2⁻⁴⁰."""
     a = round(p * 2**40)
     return float(math.comb(n, k) * a**k * (2**40 - a) ** (n - k) / (1 << (40 * n)))
 
 
 def _aliases(n: int, p: float, k: int, nodes: int) -> float:
-    """Σ_{m≠0} P(Bin(n,p) = k + mJ) / P(Bin(n,p) = k), from above."""
+    """Return an upper bound on Σ_{m≠0} P(Bin(n,p) = k + mJ) / P(Bin(n,p) = k)."""
     others = np.concatenate([np.arange(k - nodes, -1, -nodes), np.arange(k + nodes, n + 1, nodes)])
     if not len(others):
         return 0.0
@@ -217,7 +217,7 @@ def _aliases(n: int, p: float, k: int, nodes: int) -> float:
 
 
 def _circle_nodes(n: int, p: float, k: int) -> int:
-    """J: enough points that aliases are below 1e-19, at most n + 1 (then there are none)."""
+    """Return J, the number of points for aliases below 1e-19; at most n + 1, which has none."""
     nodes = min(n + 1, math.ceil(9.4 * math.sqrt(n * p * (1 - p))) + 16)
     while nodes < n + 1 and max(_aliases(n, p, j, nodes) for j in (k - 1, k)) > 1e-19:
         nodes = min(n + 1, nodes + nodes // 8 + 1)
@@ -225,10 +225,10 @@ def _circle_nodes(n: int, p: float, k: int) -> int:
 
 
 def _half_window(w: FloatArray, p: float, size: int, log_normaliser: float) -> float:
-    """T with P(sum + noise ≥ T) ≤ OUTSIDE: Chernoff through the generating function at y = 1.
+    """Return T with P(sum + noise ≥ T) ≤ OUTSIDE, by a Chernoff bound.
 
     E e^{λ·sum} ≤ Π(q + p·e^{λw_i}) / P(Bin(N,p) = k) for every λ > 0, because all coefficients in y
-    are positive.  Or, what may be smaller, the largest sum there is and the noise alone.
+    are positive.  The largest possible sum plus the noise alone may give a smaller T.
     """
     scale = math.sqrt(1 + p * (1 - p) * float(np.square(w).sum()))
     best = float(np.sort(w)[-size:].sum()) + 9.6
@@ -241,7 +241,7 @@ def _half_window(w: FloatArray, p: float, size: int, log_normaliser: float) -> f
 
 @dataclass(frozen=True, eq=False)
 class FourierSums:
-    """The kept pairs (y, ω), and error bounds for the others."""
+    """The pairs (y, ω) to evaluate, with error bounds for the omitted ones."""
 
     w: FloatArray
     size: int
@@ -249,7 +249,7 @@ class FourierSums:
     nodes: int
     window: float
     frequencies: FloatArray
-    #: Kept pairs, sorted by frequency: index into ``frequencies`` and point of the circle.
+    #: Evaluated pairs, sorted by frequency: index into ``frequencies``, and point of the circle.
     index: IntArray
     point: IntArray
     #: Pointwise errors of the densities "in" and "out", from omitted or rounded coefficients.
@@ -258,24 +258,24 @@ class FourierSums:
 
     @property
     def beyond(self) -> tuple[float, float]:
-        """Masses in and out beyond the window: P_in ≤ P·N/k and P_out ≤ P·N/(N - k)."""
+        """Bounds on the masses in and out beyond the window: P_in ≤ P·N/k, P_out ≤ P·N/(N - k)."""
         n = len(self.w)
         return (2.02 * OUTSIDE * n / self.size, 2.02 * OUTSIDE * n / (n - self.size))
 
     @cached_property
     def _blocks(self) -> list[IntArray]:
-        """All records in order of their values, cut into blocks."""
+        """All records, sorted by value and cut into blocks."""
         return np.array_split(np.argsort(self.w, kind="stable"), min(len(self.w), 64))
 
     @cached_property
     def _totals(self) -> list[ComplexArray]:
-        """Product of each block's factors at every kept pair."""
+        """The product of each block's factors at every evaluated pair."""
         return [self._block_product(block) for block in self._blocks]
 
     def pairs(self, wanted: IntArray) -> Iterator[tuple[IntArray, DensityPair]]:
         """Yield the densities of the wanted records, block by block.
 
-        Only blocks that hold a wanted record are multiplied out again.
+        Only blocks with a wanted record are recomputed.
         """
         is_wanted = np.zeros(len(self.w), dtype=bool)
         is_wanted[wanted] = True
@@ -296,21 +296,21 @@ class FourierSums:
             behind = behind * product
 
     def _turns(self, block: IntArray) -> ComplexArray:
-        """e^{iωw}, a row per record."""
+        """Return e^{iωw}, a row per record."""
         return np.asarray(np.exp(1j * np.outer(self.w[block], self.frequencies)))
 
     def _circle(self, power: int) -> ComplexArray:
-        """y^power at the kept pairs; the exponent is reduced in whole numbers first.
+        """Return y^power at the evaluated pairs, with the exponent reduced exactly.
 
-        To (-J/2, J/2]: an angle next to 2π would be rounded by more than the one next to 0 that
-        represents it in the error.
+        It is reduced to (-J/2, J/2], because an angle near 2π has a larger rounding error than the
+        equivalent one near 0, which the error bound assumes.
         """
         whole = (power * self.point) % self.nodes
         whole = np.where(2 * whole > self.nodes, whole - self.nodes, whole)
         return np.asarray(np.exp(2j * math.pi / self.nodes * whole))
 
     def _block_product(self, block: IntArray) -> ComplexArray:
-        """Product of the block's factors at every kept pair."""
+        """Return the product of the block's factors at every evaluated pair."""
         turns, y = self._turns(block), self.p * self._circle(1)
         product = np.ones(len(y), dtype=np.complex128)
         for row in turns:
@@ -320,9 +320,9 @@ class FourierSums:
     def _transforms(
         self, block: IntArray, others: ComplexArray
     ) -> tuple[ComplexArray, ComplexArray]:
-        """φ_in and φ_out of some records, given the product of all others; noise included.
+        """Return φ_in and φ_out of some records, including noise, given the product of the others.
 
-        Products ahead times products behind: nothing is divided, so a factor may be 0.
+        Uses prefix and suffix products instead of division, so a factor may be 0.
         """
         turns, y = self._turns(block), self.p * self._circle(1)
         noise = np.exp(-0.5 * self.frequencies**2)
@@ -331,7 +331,7 @@ class FourierSums:
         starts = np.searchsorted(self.index, np.arange(len(self.frequencies)))
         shape = (len(block), len(self.frequencies))
         phi_in, phi_out = np.zeros(shape, complex), np.zeros(shape, complex)
-        # A few thousand pairs at a time, cut between frequencies.
+        # Process a few thousand pairs at a time, cut between frequencies.
         cuts = np.unique(np.searchsorted(starts, np.arange(0, len(self.index), 1 << 13)))
         cuts = np.unique(np.append(cuts, len(starts)))
         for first, last in pairwise(cuts.tolist()):
@@ -353,7 +353,7 @@ class FourierSums:
         return phi_in * noise, phi_out * noise
 
     def _cells(self, phi_in: ComplexArray, phi_out: ComplexArray, records: int) -> int:
-        """Return the number of cells for a small interpolation error, if affordable."""
+        """Return the number of cells for a small interpolation error, within limits."""
         bend = 2 * self.frequencies**4 @ np.maximum(np.abs(phi_in), np.abs(phi_out)).max(axis=0)
         ideal = self.window * (bend / (384 * INTERPOLATION)) ** 0.25
         highest = 4 * self.frequencies[-1] * self.window / (2 * math.pi)
@@ -361,11 +361,11 @@ class FourierSums:
         return 1 << math.ceil(math.log2(max(min(ideal, limit), highest, 64)))
 
     def _densities(self, phi_in: ComplexArray, phi_out: ComplexArray, cells: int) -> DensityPair:
-        """Cubics on the cells of the periodic window."""
+        """Return the densities as cubics on the cells of the periodic window."""
         width = self.window / cells
         harmonics = np.rint(self.frequencies * self.window / (2 * math.pi)).astype(np.intp)
-        # A fast transform's result is off by at most ten units of Σ|coefficient| per halving; 64
-        # are for what is made of it, and the sums below, none above the first, have their terms.
+        # The error of a fast transform is at most ten units of Σ|coefficient| per halving.  64 more
+        # units cover later steps; the sums below are at most the first one.
         units = 10 * math.log2(cells) + 64 + len(self.frequencies)
         cubics, errors = [], []
         for phi, left_out in ((phi_in, self.error[0]), (phi_out, self.error[1])):
@@ -386,7 +386,7 @@ class FourierSums:
 
 
 def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> FourierSums | None:
-    """Plan the inversion for values in units of σ, centred; None where it would cost too much.
+    """Plan the inversion for centred values in units of σ; None if it would be too expensive.
 
     ``records`` is the number evaluated at once (default: all distinct values).
     """
@@ -395,7 +395,7 @@ def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> Fourie
     spread = p * (1 - p)
     nodes = _circle_nodes(n - 1, p, size)
     log_normaliser = float(_log_binomial(n, p, np.array([float(size)]))[0]) - 1e-6
-    # A shift of all values moves both ends of the window alike.
+    # A shift of all values moves both ends of the window equally.
     even = w - w.mean()
     window = sum(_half_window(each, p, size, log_normaliser) for each in (even, -even))
     count = math.ceil(HIGHEST * window / (2 * math.pi)) + 1
@@ -408,7 +408,7 @@ def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> Fourie
     top = count * (2 * math.pi / window)
     beyond = math.exp(-0.5 * top * top) * (1 + window / (2 * math.pi * top))
     lost = 0.0
-    # If the product over 512 records is negligible even for the best y, skip the frequency.
+    # Skip a frequency if the product over 512 records is negligible even for the best y.
     scouts = np.sort(w)[np.unique(np.linspace(0, n - 1, min(n, 512)).astype(np.intp))]
     reach = np.abs(_characteristic(scouts, frequencies))
     damped = _product_bound(spread, len(scouts), reach) * noise / min(normaliser)
@@ -430,7 +430,7 @@ def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> Fourie
         share = bound / (nodes * min(normaliser))
         take = share >= NEGLIGIBLE
         lost += float(share[~take].sum())
-        # Per factor: phases (3 roundings of ωw, 3 of the angle), cosines, and one product.
+        # Errors per factor: phases (3 roundings of ωw, 3 of the angle), cosines, and one product.
         phase = 6.1 * frequencies[alive_places[block], None] * (mass / n) + 3.1 * angles[None, :]
         units = (p * phase + 20) * (n + 2) + 2 * nodes + 200
         rounded += float((share * units)[take].sum()) * UNIT
@@ -447,7 +447,7 @@ def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> Fourie
     # Sharp resonances need cells that resolve them, for every requested record.
     if 4 * int(alive_places[used[-1]]) * (records or len(np.unique(w))) > _MOST_CELLS:
         return None
-    # One per cent more than twice: far above the rounding of these sums.
+    # One per cent more than twice the sum, which far exceeds its rounding.
     error = [2.02 / window * ((lost + rounded) * r + a) for r, a in zip(ratio, alias, strict=True)]
     return FourierSums(
         w, size, p, nodes, window, frequencies[alive_places[used]], index, point,
@@ -456,7 +456,7 @@ def fourier_sums(w: FloatArray, size: int, records: int | None = None) -> Fourie
 
 
 def _characteristic(w: FloatArray, frequencies: FloatArray) -> ComplexArray:
-    """Σ_i e^{iωw_i}, in blocks."""
+    """Return Σ_i e^{iωw_i}, computed in blocks."""
     sums = np.empty(len(frequencies), dtype=np.complex128)
     step = max(1, (1 << 20) // len(w))
     for a in range(0, len(frequencies), step):
@@ -466,10 +466,10 @@ def _characteristic(w: FloatArray, frequencies: FloatArray) -> ComplexArray:
 
 
 def _product_bound(spread: float, count: int, aligned: FloatArray) -> FloatArray:
-    """Bound of the product of all but any two of ``count`` factors, given Σcos of their phases.
+    """Return a bound on the product of all but any two of ``count`` factors, given Σcos(phase).
 
-    |q + p·e^{iφ}|² = 1 - 2pq(1 - cos φ) ≤ e^{-2pq(1 - cos φ)}, and a factor left out costs 2pq in
-    the exponent at most.  1.001 covers rounding, here and of the factors.
+    |q + p·e^{iφ}|² = 1 - 2pq(1 - cos φ) ≤ e^{-2pq(1 - cos φ)}, and omitting a factor adds at most
+    2pq to the exponent.  The factor 1.001 covers rounding, here and in the factors.
     """
     exponent = spread * np.minimum(4 + aligned - count, 0.0)
     return np.asarray(1.001 * np.exp(exponent), dtype=np.float64)
@@ -491,22 +491,22 @@ def mixture_bounds(
     delta: float,
     progress: Progress | None = None,
 ) -> RecordBounds:
-    """Bound PMP's ε and the attack's success for every record, from the exact mixtures.
+    """Return bounds on PMP's ε and on attack success for every record, from the exact mixtures.
 
     The release is Σ_{i∈D} values[i] + N(0, σ²), D a uniform k-subset; for a mean give f/k.
 
     Guarantee: that of :class:`RecordBounds`.
     Theorem: X9 (proofs/exact-mixtures.md); I24-P2 for the success.
     Assumes: the attacker knows the population and sees the release only.
-    Numerics: from above.  Success exceeds the truth by about 1e-8, ε by about 1e-6·(1 + ε) and
-        the effect of an error of 1e-9 in both hockey-sticks.  This matters where δ·e^-ε is
-        below about 1e-9, and there the coupling bound may be smaller.  Combine the two with
-        :meth:`RecordBounds.tightened`.
-        Beyond :data:`MOST_EXACT` distinct values, only this many are evaluated, including the
-        outermost; the others are bounded through a neighbour (step 4 of the proof).
-    Edge cases: equal values leak nothing (ε = 0) and twins are separate records.  δ = 0, ε above
-        80, or a population with sums that spread over more than some 10⁵ σ give ε = ∞; the last
-        also success = 1.
+    Numerics: upper bounds.  Success exceeds the truth by about 1e-8, and ε by about 1e-6·(1 + ε)
+        plus the effect of an error of 1e-9 in both hockey-sticks.  That effect matters if δ·e^-ε is
+        below about 1e-9, and then the coupling bound may be smaller.  Combine the two with
+        :meth:`RecordBounds.tightened`. Beyond :data:`MOST_EXACT` distinct values, only this many
+        are evaluated, including the outermost; the others are bounded through a neighbour (step 4
+        of the proof).
+    Edge cases: equal values leak nothing (ε = 0), and twins are separate records.  δ = 0, ε above
+        80, or sums that spread over more than about 10⁵ σ give ε = ∞; the last case also gives
+        success = 1.
 
     Examples:
         >>> bounds = mixture_bounds([0.0, 1.0, 2.0, 4.0], SubsetGame(4, 2), sigma=2.0, delta=1e-3)
@@ -526,7 +526,7 @@ def mixture_bounds(
     if (checked == checked[0]).all():
         epsilon, success = np.zeros(count), np.zeros(count)  # the blind guess
     else:
-        # A shift changes nothing; by a value of the table, whole numbers stay whole.
+        # A shift changes nothing; shift by a value of the table, so that whole numbers stay whole.
         with np.errstate(over="ignore"):
             centred = checked - np.sort(checked)[count // 2]
             scaled = centred / scale
@@ -555,15 +555,16 @@ def _along_the_line(
     delta: float,
     progress: Progress | None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return ε and success of the distinct values in ascending order, ``first`` a record of each.
+    """Return ε and success of the distinct values in ascending order.
 
-    If there are many values, some are bounded through a neighbour (step 4 of the proof).
+    ``first`` is the index of a record with each value.  If there are many values, some are bounded
+    through a neighbour (step 4 of the proof).
     """
     count = len(values)
     done = np.arange(count)
     if count > MOST_EXACT:
-        # The outermost leak most; between them the first of every cell that holds a value, with
-        # the narrowest cells that do.
+        # The outermost values leak most.  Between them take the first value of every nonempty cell,
+        # with the narrowest cells that the limit allows.
         outer, narrow, wide, chosen = MOST_EXACT // 6, 0.0, 1.0, done[:0]
         for _ in range(40):
             width = (narrow + wide) / 2
@@ -595,7 +596,7 @@ def _along_the_line(
             progress(worked_out, len(done))
     rest = np.setdiff1d(np.arange(count), done)
     right = np.searchsorted(done, rest)  # both ends are evaluated
-    # In units of σ: two of the largest value for w's own roundings, ten for the steps below.
+    # Errors in units of σ: two units of the largest value for w itself, ten for the steps below.
     slack = 16 * UNIT * float(np.abs(values).max()) / sigma
     for near in (done[right - 1], done[right]):
         way = np.abs(values[near] - values[rest]) / sigma + slack
@@ -612,19 +613,19 @@ def _cost_of_moving(way: FloatArray, epsilon: FloatArray, delta: float) -> Float
     """Return a with e^a·((1 - 2s)δ + e^ε·g(a)) + g(a) ≤ δ, or ∞ if there is none.
 
     g(a) is the hockey-stick of N(τ, 1) against N(0, 1) at e^a, and s is :data:`_SHARE`.
-    e^a ≤ 1 + s leaves s(1 + 2s)δ for (1 + e^{a+ε})·g(a), and g(a) ≤ Φ(τ/2 - a/τ).
+    If e^a ≤ 1 + s, then s(1 + 2s)δ remains for (1 + e^{a+ε})·g(a), and g(a) ≤ Φ(τ/2 - a/τ).
     """
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         allowed = _SHARE * delta / (1 + (1 + _SHARE) * np.exp(epsilon))
         # Raised by far more than the rounding of Φ⁻¹, which is below -1 here.
         toll = way * (way / 2 - special.ndtri(allowed)) * (1 + 1e-9)
-    # Its rounding is nothing beside the part 2s²δ that is left over.
+    # Its rounding is far below the remaining 2s²δ.
     affordable = np.isfinite(toll) & (toll <= math.log1p(_SHARE))
     return np.where(affordable, toll, math.inf)
 
 
 def _success(pair: DensityPair, game: SubsetGame) -> FloatArray:
-    """max_α π·TPR + (1-π)(1-α) = (1-π) + π·H_{(1-π)/π}(in‖out), and the same with "out" first."""
+    """Return the best accuracy (1-π) + π·H_{(1-π)/π}(in‖out), or its mirror, per record."""
     rest = game.population - game.size
     odds = np.full(pair.records, rest / game.size)
     forth = (rest + game.size * pair.hockey_sticks(odds)[0]) / game.population

@@ -1,8 +1,8 @@
-"""The record of a certificate of the subset game: its mechanism, and digests of the records.
+"""Records of certificates of the subset game: the mechanism, and digests of the table.
 
-The bounds of single records follow from all distances between records, so only somebody who has
-the table can recompute them.  What follows from the mechanism and the largest distance alone,
-anybody can.
+The bounds of single records follow from all distances between records, so only a holder of the
+table can recompute them.  Anyone can recompute the bounds that follow from the mechanism and the
+largest distance.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
 
 POPULATION_FORMAT = "memberbound-population/1"
-#: Candidates with more numbers are left out of the record.
+#: Maximum number of values of the candidates in a record.
 _MOST_NUMBERS = 10_000
 
 
 def digest_of_rows(values: FloatArray) -> str:
-    """Return the SHA-256 of a table of doubles, in row order, after its shape.
+    """Return the SHA-256 of a table of doubles: its shape, then its values by row.
 
     Examples:
         >>> import numpy as np
@@ -40,8 +40,8 @@ def digest_of_rows(values: FloatArray) -> str:
 class PopulationRecord:
     """The options of ``population`` beyond the keys of its answer, and facts about the records.
 
-    ``sensitivity`` is the one that was given; ``reach`` is that of the sum over all data sets, and
-    ``diameter`` over these records, of which ``rows_sha256`` is the digest.
+    ``sensitivity`` is the given one; ``reach`` is the sensitivity of the sum over all data sets,
+    ``diameter`` that over these records, and ``rows_sha256`` their digest.
     """
 
     format: str = POPULATION_FORMAT
@@ -57,12 +57,12 @@ class PopulationRecord:
     divisor: int | None = None
     subsets: int | None = None
     seed: int = 0
-    #: The points of the exponential mechanism, if they are not too many.
+    #: The candidates of the exponential mechanism, unless there are too many.
     candidates: tuple[tuple[Given, ...], ...] | None = None
 
     @classmethod
     def of_dict(cls, stored: object) -> PopulationRecord:
-        """Read a record from a certificate; refuse other content."""
+        """Read a record from a certificate; reject other content."""
         names = {f.name for f in fields(cls)}
         if not isinstance(stored, Mapping) or stored.get("format") != POPULATION_FORMAT:
             raise InputError(f"the record must have the format {POPULATION_FORMAT!r}.")
@@ -81,5 +81,5 @@ class PopulationRecord:
 
 
 def short_points(points: FloatArray) -> tuple[tuple[float, ...], ...] | None:
-    """Return candidates as numbers, or None if they are too many for a record."""
+    """Return candidates as numbers, or None if there are too many for a record."""
     return tuple(map(tuple, points.tolist())) if points.size <= _MOST_NUMBERS else None

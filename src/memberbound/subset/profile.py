@@ -1,12 +1,12 @@
-"""The neighbour profile: how far a release moves when one record is replaced by another (X1).
+"""Neighbour profiles: the change of a release when one record is replaced by another (X1).
 
 If the release is a sum of vectors v over a uniform k-subset of N known records plus N(0, σ²I), both
 hockey-sticks between the worlds "x in" and "x out" are at most
 
     δ_x(ε) = (1/(N-1)) Σ_{x' ≠ x} H_ε(‖v_x - v_x'‖/σ)        (L24-P12, proofs/coupling.md)
 
-with H_ε(μ) the hockey-stick of N(μ,1) against N(0,1), whatever k is.  The distances are measured
-once; every ε, σ and prior is read from them.
+with H_ε(μ) the hockey-stick of N(μ,1) against N(0,1), for any k.  The distances are measured once;
+bounds for every ε, σ and prior are computed from them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from memberbound.errors import InputError, fraction, nonnegative, positive
 from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, sum_slack, up_array
 
-# ── From records to bounded contributions: clipping, and how far a sum or mean can then move ──────
+# ── Clipping records to bounded contributions ─────────────────────────────────────────────────────
 
 
 class ClippedRecords(NamedTuple):
-    """Records in a ball: ``moved`` of them lay outside and were pulled onto its surface."""
+    """Records in a ball; ``moved`` of them were outside and have been projected onto it."""
 
     vectors: FloatArray
     moved: int
@@ -40,10 +40,10 @@ class ClippedRecords(NamedTuple):
 def clipped(vectors: ArrayLike, radius: float) -> ClippedRecords:
     """Project every row onto the ℓ₂-ball of radius C.
 
-    Guarantee: the exact norm of every returned row is at most C.  Rows inside are not touched.
-    Numerics: what is scaled is rounded towards the origin, by some 2(d + 20) units in the last
+    Guarantee: the exact norm of every returned row is at most C.  Rows inside are unchanged.
+    Numerics: scaled rows are rounded towards the origin, by about 2(d + 20) units in the last
     place.  Rows within rounding of the surface are compared in integers.
-    Edge cases: one-dimensional input is one number per record, and comes back like that.
+    Edge cases: one-dimensional input is one number per record, and so is the output.
 
     Examples:
         >>> clipped([[3.0, 4.0], [0.0, 2.0]], 2.5).vectors.round(12).tolist()
@@ -51,7 +51,7 @@ def clipped(vectors: ArrayLike, radius: float) -> ClippedRecords:
     """
     reach = positive("radius", radius)
     shape, rows = np.shape(vectors), checked_table("vectors", vectors).copy()
-    # Powers of two keep squares from overflowing and change no digit.
+    # Scaling by powers of two prevents overflow of squares and changes no digit.
     exponent = np.frexp(np.abs(rows).max(axis=1))[1]
     with np.errstate(under="ignore"):
         unit = np.ldexp(rows, -exponent[:, None])
@@ -63,7 +63,7 @@ def clipped(vectors: ArrayLike, radius: float) -> ClippedRecords:
     for row in np.flatnonzero(~outside & (norm * (1 + slack) >= share)):
         outside[row] = not _in_ball(rows[row], reach)
     if outside.any():
-        # C between ½ and 1 as well: C/norm itself may lie beyond all doubles.
+        # Scale C to between ½ and 1 as well, because C/norm itself may overflow.
         mantissa, power = np.frexp(reach)
         factor = mantissa / norm[outside] * (1 - 2 * slack)
         with np.errstate(under="ignore"):
@@ -72,31 +72,30 @@ def clipped(vectors: ArrayLike, radius: float) -> ClippedRecords:
 
 
 def _in_ball(row: FloatArray, radius: float) -> bool:
-    """Whether the norm is at most the radius, in integers: doubles are whole multiples of 2^-e."""
+    """Return whether the norm is at most the radius, exactly, in integer multiples of 2^-e."""
     pairs = [float(value).as_integer_ratio() for value in (*row, radius)]
     common = max(bottom for _, bottom in pairs)
     *entries, reach = (top * (common // bottom) for top, bottom in pairs)
     return sum(entry * entry for entry in entries) <= reach * reach
 
 
-# ── Distances from every record to every other one, from above: all of them, or as histograms ─────
-#
-# Each way every average of an increasing function over the other records is at or above the truth.
+# ── Upper bounds on the distances between records: all of them, or histograms ─────────────────────
+# In each case every average of an increasing function over the other records is an upper bound.
 
 #: Indices of records.
 Rows = NDArray[np.intp]
-#: From m distances to an (m, G) array: G increasing functions that vanish at 0, none negative.
+#: Maps m distances to an (m, G) array of G non-negative increasing functions that vanish at 0.
 Functions = Callable[[FloatArray], FloatArray]
 
-#: Up to the first number of records all distances are kept, up to the second histograms of them,
-#: and beyond the mean square of every record's distances.
+#: Up to the first number of records store all distances, up to the second their histograms, and
+#: beyond it the mean square of every record's distances.
 EXACT_RECORDS, MOST_PAIRED_RECORDS = 256, 20_000
-#: Squared distances this many doublings below the largest are raised to one lowest edge.
+#: Squared distances this many powers of two below the largest are raised to one lowest edge.
 _OCTAVES = 96
-#: Numbers in one block of squared distances.
+#: Number of squared distances per block.
 _BLOCK = 1 << 19
 _LARGEST = 1e300
-#: Absolute slack on squared distances of numbers of at most one: products may underflow.
+#: Absolute slack on squared distances of numbers of at most one, for underflow of products.
 _UNDERFLOW = 1e-290
 
 
@@ -133,16 +132,16 @@ def checked_vectors(vectors: ArrayLike) -> FloatArray:
 
 
 def largest_entry(table: FloatArray) -> float:
-    """Return the largest absolute value, without another table of them."""
+    """Return the largest absolute value, without a copy of the table."""
     return max(float(table.max()), -float(table.min()))
 
 
 @dataclass(frozen=True, eq=False)
 class Distances(ABC):
-    """Per record, the law of its distance to a uniform other record, from above.
+    """Per record, an upper bound on the distribution of its distance to a random other record.
 
-    ``largest`` is each record's distance to the farthest other one, from above; ``terms`` numbers
-    are added up in one average; ``at_once`` functions are best averaged in one go.
+    ``largest`` bounds each record's distance to the farthest other one; ``terms`` numbers are added
+    up in one average; ``at_once`` functions are best averaged together.
     """
 
     largest: FloatArray
@@ -163,21 +162,22 @@ class Distances(ABC):
         """
 
     def _averaged(self, sums: FloatArray) -> FloatArray:
-        """Sums over the others as averages over N - 1, raised by the rounding of the sums.
+        """Convert sums over the others to averages over N - 1, raised by the rounding of the sums.
 
-        Twice that rounding: the second one covers these steps, and a step or two of the caller's.
+        They are raised by twice that rounding, which also covers these steps and one or two steps
+        of the caller.
         """
         average = sums * (1 + 2 * sum_slack(self.terms)) / (self.records - 1)
-        # Among the smallest doubles roundings are absolute.
+        # Rounding errors of subnormal numbers are absolute.
         return np.where(sums > 0, np.nextafter(average, np.inf), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class ExactDistances(Distances):
-    """All N² distances, each off by a few roundings upward; twins are at distance 0 exactly."""
+    """All N² distances, rounded up by a few units; the distance of twins is exactly 0."""
 
     matrix: FloatArray
-    #: Few: every function is evaluated at every distance.
+    #: A small number, because every function is evaluated at every distance.
     at_once: ClassVar[int] = 3
 
     @classmethod
@@ -204,26 +204,26 @@ class ExactDistances(Distances):
 
 @dataclass(frozen=True, eq=False)
 class BinnedDistances(Distances):
-    """Histograms over shared upper edges; ``counts[x]`` adds up to the N - 1 other records."""
+    """Histograms over shared upper edges; ``counts[x]`` sums to N - 1, the other records."""
 
     edges: FloatArray
     counts: NDArray[np.unsignedinteger]
-    #: Many: functions are evaluated at the edges only, and counts are read once.
+    #: A large number, because functions are evaluated at the edges only, and counts are read once.
     at_once: ClassVar[int] = 48
 
     @classmethod
     def of(cls, vectors: FloatArray, progress: Progress | None = None) -> BinnedDistances:
         """Bin all distances upward in one blocked pass.
 
-        Numerics: squared distances come from |a|² + |b|² - 2a·b of centred vectors.  For numbers
-        of at most one, any summation order and u = 2⁻⁵³, that is off by at most
-        (2d + 8)·u·(|a|² + |b|²), and centring by at most 4u·(|a|² + |b|²); the columns that carry
-        |a|² and |b|² are raised by 8(d + 8)·u, so that no computed value is below the true one, nor
-        is its root.  Among the smallest doubles the last rounding counts.
+        Numerics: squared distances are |a|² + |b|² - 2a·b of centred vectors.  For numbers of at
+        most one, any summation order and u = 2⁻⁵³, their error is at most (2d + 8)·u·(|a|² + |b|²),
+        and that of centring at most 4u·(|a|² + |b|²).  The columns with |a|² and |b|² are raised by
+        8(d + 8)·u, so that no computed value is below the true one, nor is its root.  For subnormal
+        numbers the last rounding is covered separately.
         """
         records, dimension = vectors.shape
         kind = np.min_scalar_type(records - 1)
-        # A large population gets fewer bins, to stay within a quarter of a gigabyte.
+        # Use fewer bins for a large population, to stay within a quarter of a gigabyte.
         bins = max(min(4096, (1 << 28) // (records * kind.itemsize)), 256)
         if (vectors == vectors[0]).all():
             others = np.full((records, 1), records - 1, dtype=kind)
@@ -246,7 +246,7 @@ class BinnedDistances(Distances):
         for first in range(0, records, step):
             size = min(step, records - first)
             squared = np.matmul(left[first : first + size], right, out=block[:size])
-            squared[np.arange(size), np.arange(first, first + size)] = 0.0  # itself: lowest bin
+            squared[np.arange(size), np.arange(first, first + size)] = 0.0  # the record itself
             squared.max(axis=1, out=farthest[first : first + size])
             histogram = grid.count(squared, bin_of[:size])
             histogram[:, 0] -= 1
@@ -256,7 +256,7 @@ class BinnedDistances(Distances):
         used = counts.any(axis=0)
         reach = up_array(np.ldexp(np.sqrt(farthest), exponent), 1)
         edges = up_array(np.ldexp(np.sqrt(grid.edges[used]), exponent), 1)
-        # No distance is beyond the largest one, so the last edge need not be either.
+        # No distance exceeds the largest one, so lower the last edge to it.
         edges = np.minimum(edges, reach.max())
         return cls(reach, edges.size, edges, np.ascontiguousarray(counts[:, used]))
 
@@ -275,31 +275,31 @@ class BinnedDistances(Distances):
 
 @dataclass(frozen=True, eq=False)
 class MeanSquares(Distances):
-    """The mean square of every record's distances to the others: linear in N.
+    """The mean square of every record's distances to the others, in time linear in N.
 
-    ``bins[x]`` is the edge at or above its root, and no distance is above the last edge.
+    ``bins[x]`` is the edge at or above its root; no distance exceeds the last edge.
 
-    Guarantee: averages are at or above the true ones for increasing functions: a concave function
-    of the squared distance has at most the mean's value on average.
+    Guarantee: averages of increasing functions are upper bounds, because a concave function of the
+    squared distance is on average at most its value at the mean.
     Theorem: proofs/coupling.md claim 11.
     """
 
     edges: FloatArray
     bins: NDArray[np.intp]
-    #: A few: functions are evaluated at the edges only, and each needs a concave one above it.
+    #: A few, because each function is evaluated at the edges and needs a concave majorant.
     at_once: ClassVar[int] = 12
 
     @classmethod
     def of(cls, vectors: FloatArray) -> MeanSquares:
-        """Measure every record against the centre of all."""
+        """Measure every record's distance from the common centre."""
         records = len(vectors)
         if (vectors == vectors[0]).all():
             return cls(np.zeros(records), 1, np.zeros(1), np.zeros(records, dtype=np.intp))
         centred, exponent = _centred(vectors)
         reach = up_array(np.ldexp(_reach(centred), exponent), 1)
-        # Octaves of the squared distance in a hundred parts each.
+        # Divide each octave of the squared distance into a hundred parts.
         edges = np.append(0.0, reach.max() * np.exp2(-np.arange(4095)[::-1] / 200))
-        # No mean is beyond the largest distance.
+        # No mean exceeds the largest distance.
         root = up_array(np.ldexp(_root_mean_squares(centred), exponent), 1)
         root = np.minimum(root, edges[-1])
         return cls(reach, 1, edges, np.searchsorted(edges, root))
@@ -312,7 +312,7 @@ class MeanSquares(Distances):
 
 
 def _root_mean_squares(centred: FloatArray) -> FloatArray:
-    """Root of the mean square of every record's distances to the others, from above.
+    """Return upper bounds on the root mean square of every record's distances to the others.
 
     Σ_y ‖a - y‖² = N·(‖a - m‖² + s) for the exact mean m and the mean square s about it.
 
@@ -331,7 +331,7 @@ def _root_mean_squares(centred: FloatArray) -> FloatArray:
 
 
 def _reach(centred: FloatArray) -> FloatArray:
-    """At least the distance to the farthest other record: to 128 outliers, or past the centre."""
+    """Return upper bounds on the distance to the farthest other record, from 128 outliers."""
     records, dimension = centred.shape
     squares = np.einsum("ij,ij->i", centred, centred)
     slack = 8 * (dimension + 8) * UNIT  # as in :class:`BinnedDistances`: for roots and sums too
@@ -339,7 +339,7 @@ def _reach(centred: FloatArray) -> FloatArray:
     norms = np.sqrt(squares * (1 + slack))
     order = np.argsort(-norms)[:129]
     outer = order[:-1] if records > 129 else order
-    # All other records are no farther from the centre than the next one.
+    # No other record is farther from the centre than the next one.
     reach = norms + norms[order[-1]]
     far = np.zeros(outer.size)
     step = max(1, _BLOCK // outer.size)
@@ -355,24 +355,24 @@ def _reach(centred: FloatArray) -> FloatArray:
 
 
 def _concave(squares: FloatArray, values: FloatArray) -> FloatArray:
-    """Return, at each edge, a concave function of the square above steps between the edges.
+    """Return, at each edge, a concave majorant (in the square) of a step function between edges.
 
-    A function between two edges is at most its value at the upper one, so the value of edge i must
-    be reached at edge i - 1 already; the least concave function that does is the upper hull.
+    Between two edges a function is at most its value at the upper one, so the value of edge i must
+    be reached at edge i - 1 already.  The least concave function that does so is the upper hull.
     """
     edges = np.append(0.0, squares[:-1])
-    xs = edges.tolist()  # Python's own numbers: the same, but quicker one by one
+    xs = edges.tolist()  # Python numbers are faster than numpy's in a loop
     raised = np.empty_like(values)
     for column in range(values.shape[1]):
         heights = np.maximum.accumulate(values[:, column])
-        # In units of the last one: products of the smallest doubles would all be 0.
+        # In units of the last one, because products of subnormal numbers would all be 0.
         unit = float(heights[-1]) or 1.0
         heights = heights / unit
         ys = heights.tolist()
         hull: list[int] = []
         for index in range(len(xs)):
             if hull and xs[index] == xs[hull[-1]]:
-                hull.pop()  # the higher of two at one place
+                hull.pop()  # keep the higher of two points at one position
             while len(hull) > 1:
                 a, b = hull[-2], hull[-1]
                 turn = (ys[b] - ys[a]) * (xs[index] - xs[a]) - (ys[index] - ys[a]) * (xs[b] - xs[a])
@@ -381,16 +381,16 @@ def _concave(squares: FloatArray, values: FloatArray) -> FloatArray:
                 hull.pop()
             hull.append(index)
         raised[:, column] = np.interp(squares, edges[hull], heights[hull]) * unit
-    # Above the rounding of slopes and interpolation.
+    # Covers the rounding of slopes and interpolation.
     return np.maximum(raised * (1 + 1e-9), values)
 
 
 @dataclass(frozen=True, eq=False)
 class _Grid:
-    """Bins of squared distances: a table from the leading bits of a double to its bin.
+    """Bins of squared distances, as a lookup table from the leading bits of a double.
 
-    The sign, the exponent and the first bits of the mantissa of a positive double, read as a whole
-    number, grow with it; shifting the rest out cuts every octave into 2^j parts of equal width.
+    The bit pattern of a positive double, as an integer, is increasing in its value; dropping the
+    lower bits of the mantissa divides every octave into 2^j parts of equal width.
     """
 
     edges: FloatArray
@@ -400,21 +400,23 @@ class _Grid:
 
     @classmethod
     def shared_out(cls, sample: FloatArray, largest: float, bins: int) -> _Grid:
-        """Give fine bins to the octaves where a row of the sample has its distances.
+        """Allocate fine bins to the octaves that contain the distances of a row of the sample.
 
-        A record far from all others has its row in octaves that hold next to nothing of the whole,
-        and is the one to be protected: so an octave counts by its largest share of any one row.
+        The most exposed record is far from all others, and its distances lie in octaves with almost
+        no other distances.  So an octave is weighted by its largest share of any single row.
         """
         top = math.frexp(largest)[1]  # all squared distances are below 2^top
         octave = np.clip(top - np.frexp(sample)[1], 0, _OCTAVES - 1)
         share = np.stack([np.bincount(row, minlength=_OCTAVES) for row in octave]).max(axis=0)
         populated = share > 0.005 * sample.shape[1]
-        # Powers of two: a quarter of the bins for all octaves, the rest for the populated ones.
+        # A quarter of the bins (in powers of two) is for all octaves, the rest for the populated
+        # ones.
         coarse = 1 << max(bins // (4 * _OCTAVES), 1).bit_length() - 1
         rest = (bins - _OCTAVES * coarse) // max(1, int(populated.sum()))
         bits = max(coarse, rest).bit_length() - 1
         fine = 1 << bits
-        # Octaves from the lowest to the highest, each cut into `fine` parts of one bin or shared.
+        # Octaves in ascending order, each cut into `fine` parts, which have their own bin or share
+        # one.
         width = np.where(populated[::-1], 1, fine // coarse)
         starts = np.concatenate([np.arange(fine) % w == 0 for w in width])
         starts[0] = True
@@ -422,16 +424,16 @@ class _Grid:
         part = np.arange(_OCTAVES * fine)
         upper = np.ldexp(1.0 + (part % fine + 1) / fine, top - _OCTAVES + part // fine)
         last = np.append(np.flatnonzero(starts)[1:] - 1, part[-1])
-        shift = 52 - bits  # of the mantissa's 52 bits
+        shift = 52 - bits  # number of mantissa bits to drop
         lowest = int(np.ldexp(1.0, top - _OCTAVES).view(np.int64)) >> shift
         return cls(upper[last], table.astype(np.intp), lowest, shift)
 
     def count(self, squared: FloatArray, bin_of: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Histogram of every row; overwrites both arrays."""
+        """Return the histogram of every row; overwrites both arrays."""
         code = squared.view(np.int64)
         np.right_shift(code, self.shift, out=code)
         np.subtract(code, self.lowest, out=code)
-        np.take(self.table, code, out=bin_of, mode="clip")  # below the lowest edge: raised to it
+        np.take(self.table, code, out=bin_of, mode="clip")  # clip to the lowest edge
         bin_of += (np.arange(bin_of.shape[0]) * self.edges.size)[:, None]
         length = bin_of.shape[0] * self.edges.size
         return np.bincount(bin_of.ravel(), minlength=length).reshape(-1, self.edges.size)
@@ -445,7 +447,7 @@ def scaled_entries(vectors: FloatArray) -> tuple[FloatArray, int]:
 
 
 def _centred(vectors: FloatArray) -> tuple[FloatArray, int]:
-    """Scaled vectors about their median, and the exponent; one table, however large."""
+    """Return scaled vectors, centred at their median, and the exponent, in a single table."""
     scaled, exponent = scaled_entries(vectors)
     for column in scaled.T:
         column -= np.median(column)  # noqa: PLW2901  # in place: the column is a view
@@ -453,19 +455,19 @@ def _centred(vectors: FloatArray) -> tuple[FloatArray, int]:
 
 
 def _row(vectors: FloatArray, scaled: FloatArray, record: int) -> FloatArray:
-    """Distances of one record to all, in scaled units; 0 for equal vectors only.
+    """Return the distances of one record to all, in scaled units; 0 for equal vectors only.
 
-    Numerics: to (d + 6)/2 units, those of the squares' sum by half, and one of the root.
+    Numerics: accurate to (d + 6)/2 units: half of those of the sum of squares, and one of the root.
     """
     gap = scaled - scaled[record]
     with np.errstate(under="ignore"):
         squared = np.einsum("ij,ij->i", gap, gap)
-    # Differences may underflow when scaled or squared, so compare the vectors themselves.
+    # Scaled or squared differences may underflow, so compare the vectors themselves.
     differ = (vectors != vectors[record]).any(axis=1)
     return np.sqrt(np.where(differ, squared + _UNDERFLOW, 0.0))
 
 
-# ── What Gaussian noise hides of every record, read from the distances ────────────────────────────
+# ── Bounds for Gaussian noise, from the distances ─────────────────────────────────────────────────
 
 #: Brackets of ε are narrowed to the first ratio before the chord is taken, and if e^ε still
 #: varies by more than a tenth, so that the chord is loose, to the second.
@@ -474,18 +476,18 @@ _NARROW, _NARROWER = 1.003, 1.0002
 
 @dataclass(frozen=True, eq=False)
 class NeighbourProfile:
-    """Per record, the law of ‖v_x - v_x'‖ over the other records x', and what Gaussian noise hides.
+    """Distances ‖v_x - v_x'‖ to the other records, per record, and bounds for Gaussian noise.
 
-    Guarantee: every read-off is an upper bound, for every attack on that record, in the subset game
+    Guarantee: every result is an upper bound for all attacks on that record, in the subset game
     with any k, on the release Σ_{x ∈ D} v_x + N(0, σ²I) and anything computed from it.
     Theorem: X1, L24-P12; accuracy I24-P2; PMP L24-D2.
     Assumes: the population is fixed and known; D is a uniform k-subset; σ does not depend on D.
-    For a mean give v = f(x)/k, for a sum v = f(x); other queries need their own distances.
-    Numerics: distances are measured from above, and binned upward beyond a few hundred records
-    (about 0.1 % in the distance); hockey-sticks and sums are rounded up.  Beyond 20 000 records the
-    mean over the others is bounded by their mean squared distance (claim 11), in linear time.
-    Edge cases: a record with a twin moves nothing when the twin replaces it, so twins lower the
-    average (they also make "x is in" ambiguous, see L24-fn2); σ = 0 is refused.
+    Pass v = f(x)/k for a mean and v = f(x) for a sum; other queries need their own distances.
+    Numerics: distances are rounded up, and beyond a few hundred records binned upward (about 0.1 %
+    of the distance); hockey-sticks and sums are rounded up.  Beyond 20 000 records the mean over
+    the others is bounded by their mean squared distance (claim 11), in linear time.
+    Edge cases: replacing a record by its twin changes nothing, so twins lower the average (they
+    also make "x is in" ambiguous, see L24-fn2); σ = 0 is rejected.
 
     Examples:
         >>> profile = NeighbourProfile.from_vectors([[0.0], [0.0], [3.0], [4.0]])
@@ -515,26 +517,26 @@ class NeighbourProfile:
 
     @property
     def mean_distance(self) -> FloatArray:
-        """Per record, the mean distance to the other records, from above."""
-        # Scaled, so that a sum of N distances cannot overflow.
+        """Upper bound on the mean distance to the other records, per record."""
+        # Scale, so that a sum of N distances cannot overflow.
         unit = max(self.diameter, SMALLEST)
         share = self.distances.averages(lambda d: (d / unit)[:, None])[:, 0]
         return up_array(share * unit)
 
     @property
     def max_distance(self) -> FloatArray:
-        """Per record, the distance to the farthest other record, from above."""
+        """Upper bound on the distance to the farthest other record, per record."""
         return self.distances.largest
 
     @property
     def diameter(self) -> float:
-        """The largest distance between two records, from above: the sensitivity inside X."""
+        """Upper bound on the largest distance between two records, the sensitivity inside X."""
         return float(self.distances.largest.max())
 
     def delta(self, epsilon: float, sigma: float) -> FloatArray:
-        """Return, per record, both hockey-sticks between "in" and "out" at e^ε, from above.
+        """Return, per record, an upper bound on both hockey-sticks between "in" and "out" at e^ε.
 
-        Theorem: X1, L24-P12; the bound is the same both ways.
+        Theorem: X1, L24-P12; the bound is the same in both directions.
         """
         eps = np.array([nonnegative("epsilon", epsilon)])
         return self._deltas(eps, _noise(sigma))[:, 0]
@@ -542,15 +544,15 @@ class NeighbourProfile:
     def pmp_epsilon(self, delta: float, sigma: float) -> FloatArray:
         """Return, per record, an ε with ``self.delta(ε, sigma)`` ≤ ``delta`` for that record.
 
-        Theorem: L24-D2 with X1.  Numerics: within 3e-4 of the smallest such ε; the ε between two
-        evaluated ones is where their chord meets δ, and δ_x is convex in e^ε.
-        Edge cases: δ = 0 gives ∞, or 0 for a record all others are twins of.
+        Theorem: L24-D2 with X1.  Numerics: within 3e-4 of the smallest such ε.  Between two
+        evaluated ε it is where their chord meets δ, which is safe because δ_x is convex in e^ε.
+        Edge cases: δ = 0 gives ∞, or 0 for a record that equals all others.
         """
         target, noise = fraction("delta", delta), _noise(sigma)
         here = self._deltas(np.zeros(1), noise)[:, 0]
         mu = float(shifts(np.array([self.diameter]), noise)[0])
-        # Lowered by what an evaluation may exceed the true value, so that evaluating a result
-        # again, in whatever order sums of a few thousand terms are taken, stays below the target.
+        # Lower the target by the possible excess of an evaluation, so that evaluating the result
+        # again, with any summation order of a few thousand terms, stays below the target.
         goal = target * (1 - 1e-10)
         top = GaussianCurve(mu).epsilon(goal)
         result = np.where(here <= target, 0.0, top)
@@ -569,15 +571,15 @@ class NeighbourProfile:
         return result
 
     def advantage(self, sigma: float) -> FloatArray:
-        """Return, per record, the total variation between "in" and "out", from above."""
+        """Return, per record, an upper bound on the total variation between "in" and "out"."""
         return self.delta(0.0, sigma)
 
     def accuracy(self, prior: float, sigma: float) -> FloatArray:
-        """Return, per record, how often an attack can be right at the prior k/N, from above.
+        """Return, per record, an upper bound on attack accuracy at the prior k/N.
 
         Theorem: I24-P2 with X1: max(π, 1-π) + min(π, 1-π)·δ_x at e^ε = the ratio of the two.
-        Numerics: also for a prior that rounds to the given one, which moves it by no more than the
-        rounding of k/N.
+        Numerics: also valid for any prior that rounds to the given one, which changes the accuracy
+        by at most the rounding of k/N.
         """
         pi = fraction("prior", prior, open_left=True, open_right=True)
         stick = self.delta(price_exponent(pi, 1.0)[0], sigma)
@@ -588,7 +590,7 @@ class NeighbourProfile:
         return np.minimum(value, 1.0)
 
     def _deltas(self, epsilons: FloatArray, sigma: float, rows: Rows | None = None) -> FloatArray:
-        """δ_x(ε) for chosen records (rows) and several ε (columns), from above."""
+        """Return upper bounds on δ_x(ε) for some records (rows) and several ε (columns)."""
 
         def sticks(distance: FloatArray) -> FloatArray:
             return gaussian_hockey_stick_of_shifts_upper(shifts(distance, sigma)[:, None], epsilons)
@@ -598,7 +600,7 @@ class NeighbourProfile:
 
 @dataclass(frozen=True, eq=False)
 class _Bracket:
-    """Two ε, and δ_x at each of them for several records; at most the goal at the second."""
+    """Two ε with δ_x at both for several records; at the second, δ_x is at most the goal."""
 
     rows: Rows
     low: float
@@ -607,7 +609,7 @@ class _Bracket:
     at_high: FloatArray
 
     def inner(self, points: int) -> FloatArray:
-        """Return the ε at which the bracket is cut, none where it is narrow enough."""
+        """Return the ε at which to cut the bracket; empty if it is narrow enough."""
         low, high = self.low, self.high
         if high <= low * (_NARROW if high - low <= 0.1 else _NARROWER) or high <= 1e-12:
             return np.empty(0)
@@ -632,7 +634,7 @@ class _Bracket:
             yield _Bracket(self.rows[mine], low, high, sticks[mine, cell - 1], sticks[mine, cell])
 
     def crossing(self, goal: float) -> FloatArray:
-        """Return where the chord meets the goal; δ_x is convex in e^ε, so the chord is above."""
+        """Return where the chord meets the goal; the chord is above, as δ_x is convex in e^ε."""
         low, high, at_low, at_high = self.low, self.high, self.at_low, self.at_high
         with np.errstate(invalid="ignore", divide="ignore"):
             share = (at_low - goal) / (at_low - at_high)
@@ -644,12 +646,12 @@ class _Bracket:
 
 
 def _noise(sigma: float) -> float:
-    return positive("sigma", sigma, "A release without noise hides nobody.")
+    return positive("sigma", sigma, "A release without noise protects no record.")
 
 
 def shifts(distance: FloatArray, sigma: float) -> FloatArray:
-    """μ = distance/σ from above; a positive distance stays positive."""
+    """Return μ = distance/σ, rounded up; a positive distance stays positive."""
     with np.errstate(over="ignore", under="ignore"):
         mu = up_array(distance / sigma, 1)
-    # Beyond 1e200 two releases never overlap, whatever ε a double can hold.
+    # Beyond 1e200 two releases never overlap, for any ε that a double can hold.
     return np.where(distance > 0, np.clip(mu, SMALLEST, 1e200), 0.0)

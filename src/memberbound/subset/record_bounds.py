@@ -23,24 +23,24 @@ Asked = Literal["epsilon", "sigma", "target_pmp", "target_success"]
 
 
 def eta_from_success(success: FloatArray, game: SubsetGame) -> FloatArray:
-    """Return η = accuracy - max(k/N, 1 - k/N), per record, from above (I24-D1).
+    """Return η = accuracy - max(k/N, 1 - k/N) per record, rounded up (I24-D1).
 
-    Numerics: the blind guess is rounded down before it is subtracted; where it is a double, as at
-    k = N/2, nothing is rounded.
+    Numerics: the blind guess is rounded down before subtraction; if it is a double, as at k = N/2,
+    the result is exact.
     """
     gain = np.asarray(success, dtype=np.float64) - _blind_guess(game)[0]
-    # Subtracting from a number in [½, 1] what is at least ½ is exact (Sterbenz).
+    # The difference of two numbers in [½, 1] is exact (Sterbenz).
     return np.asarray(np.maximum(gain, 0.0), dtype=np.float64)
 
 
 def average_success(success: FloatArray) -> float:
-    """Return the success bound of the average record, from above."""
-    # The exact sum is rounded once, and the mean once more.
+    """Return the success bound of the average record, rounded up."""
+    # The exact sum is rounded once, and the mean once again.
     return min(1.0, up(math.fsum(success.tolist()) / success.size, 1))
 
 
 def _blind_guess(game: SubsetGame) -> tuple[float, float]:
-    """max(k/N, 1 - k/N) as doubles, from below and from above."""
+    """Return max(k/N, 1 - k/N) as doubles, rounded down and rounded up."""
     size, total = int(game.size), int(game.population)
     exact = Fraction(max(size, total - size), total)
     return double_below(exact), double_above(exact)
@@ -54,8 +54,8 @@ class RecordBounds:
     ``delta``, ε = ``pmp_epsilon[x]``, possibly ∞ (L24-D2); no attack on x is right more often than
     ``success[x]`` at the prior k/N (I24-P2), and ``eta[x]`` is its gain over the blind guess.
 
-    Numerics: ``success`` is kept between the blind guess, which every attacker reaches, and 1, so
-    that a bound which lost its last digit on the way still holds.
+    Numerics: ``success`` is clipped to between the blind guess, which every attacker reaches, and
+    1, so a bound that lost its last digit still holds.
     """
 
     game: SubsetGame
@@ -102,7 +102,7 @@ class RecordBounds:
 
     @property
     def success_upper(self) -> float:
-        """No attack on any record is right more often."""
+        """Upper bound on the success of any attack on any record."""
         return float(self.success.max())
 
     def reached(self, quantity: Target) -> float:
@@ -111,16 +111,16 @@ class RecordBounds:
 
     @property
     def by_exposure(self) -> NDArray[np.intp]:
-        """The records, most exposed first: by success, ties broken by ε."""
+        """Return the records by exposure: by success, largest first, with ties broken by ε."""
         return np.lexsort((self.pmp_epsilon, self.success))[::-1]
 
     def tightened(self, other: RecordBounds) -> RecordBounds:
-        """Return the smaller of two bounds for every record; both are valid, so both at once.
+        """Return the smaller of two valid bounds for every record.
 
-        A bound that is nowhere smaller is not named.
+        A method that gives no smaller bound is not named.
         """
         if (self.game, self.delta) != (other.game, other.delta):
-            raise InputError("two bounds must speak of the same game and δ to be combined.")
+            raise InputError("two bounds must be about the same game and δ to be combined.")
         if min(self.confidence, other.confidence) < 1:
             raise InputError("two bounds must hold without sampling to be combined.")
         if (other.success >= self.success).all() and (other.pmp_epsilon >= self.pmp_epsilon).all():
@@ -140,7 +140,8 @@ class RecordBounds:
 class Comparison:
     """Success bounds of three attackers at one ε, with decreasing knowledge.
 
-    ``coupled`` is what coupling alone proves about the last one (L24-P12), where more is known.
+    ``coupled`` is the bound on the last attacker from coupling alone (L24-P12), if a smaller one is
+    known.
     """
 
     epsilon: float
@@ -154,7 +155,7 @@ class Comparison:
 class Solution:
     """A mechanism, given or calibrated to a target, with its certified bounds.
 
-    ``coupled`` are the bounds by the coupling alone, where others are smaller.
+    ``coupled`` are the bounds from coupling alone, if others are smaller.
     """
 
     epsilon: float
@@ -166,7 +167,7 @@ class Solution:
 
 
 def short_decimal(value: float, side: Side, holds: Callable[[float], bool]) -> float:
-    """Return a decimal of a few digits, at or beyond ``value`` on a side, where ``holds`` is seen.
+    """Return a short decimal at or beyond ``value`` on one side that satisfies ``holds``.
 
     >>> short_decimal(0.12345678, "upper", lambda x: True)
     0.123457
@@ -178,4 +179,4 @@ def short_decimal(value: float, side: Side, holds: Callable[[float], bool]) -> f
             return short
         value = short * (1 + share)
         share *= 1.5
-    raise SearchError(f"what was found, {value!r}, did not meet the target again.")
+    raise SearchError(f"the result of the search, {value!r}, did not meet the target again.")

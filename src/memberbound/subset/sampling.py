@@ -1,9 +1,9 @@
-"""Random subsets: what the exponential mechanism leaks about every record (X10, X1).
+"""Bounds for the exponential mechanism from random subsets (X10, X1).
 
-One random subset serves every record: a member is swapped for a common random outsider, an
-outsider for a common random member (``proofs/sampled-pmp.md`` claim 1).  A swap only tilts the
-probabilities of the release, so all records of a block of subsets are scored by a few products.
-The bounds hold for all records, all outcomes and both directions at once.
+One random subset serves every record: a member is swapped with a common random non-member, and a
+non-member with a common random member (``proofs/sampled-pmp.md`` claim 1).  A swap only tilts the
+probabilities of the release, so a few matrix products score all records on a block of subsets. The
+bounds hold simultaneously for all records, all outcomes and both directions.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from memberbound.subset.enumeration import worst_case_bounds
 from memberbound.subset.exponential import CentredScores, ExponentialMechanism
 from memberbound.subset.record_bounds import RecordBounds
 
-#: Entries of the largest temporary array (records × subsets of a block).
+#: Number of entries of the largest temporary array (records × subsets of a block).
 _BLOCK_ENTRIES = 1 << 21
-#: Scores up to this size are exponentiated once per record; e^{4·30} and its square are harmless.
-#: They are at most ε/2; beyond, nothing is sampled and the worst case in the population is stated.
+#: Scores up to this size are exponentiated once per record; e^{4·30} and its square cannot
+#: overflow. Scores are at most ε/2; for larger ones nothing is sampled, and the worst case in the
+#: population is stated.
 _TAME = 30.0
 #: Bound on the error from underflow in a mean; every bound is at least 1/draws of the range.
 _HIDDEN = 1e-80
@@ -44,11 +45,11 @@ class SwapMeans:
         order: (m,) outcomes by the score of the whole population, so not random.
         chosen: (m,) mean of p, from below.
         chosen_square: (m,) mean of p², from above.
-        tail: (m+1,) mean probability of all outcomes from the j-th on, from above.
+        tail: (m+1,) mean probability of the j-th and all later outcomes, from above.
         tail_square: (m+1,) mean of its square, from above.
         difference: (N, m) mean of A - A', to ``rounding``.
         square: (N, m) mean of (A - A')², from above.
-        rounding: (N, m) what ``difference`` may be off by.
+        rounding: (N, m) bound on the error of ``difference``.
     """
 
     draws: int
@@ -69,10 +70,10 @@ def swap_means(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> SwapMeans:
-    """Draw subsets and average what every record's swap changes.
+    """Draw subsets and average the effect of every record's swap.
 
-    Numerics: the probability of a data set is known to a relative error of a few roundings per
-    record's score; that and the rounding of the sums go into the stated side of every mean.
+    Numerics: the probability given a data set has a relative error of a few roundings per record's
+    score; this and the rounding of the sums are added on the safe side of every mean.
     """
     game, scores = mechanism.game, mechanism.scores
     records, outcomes = scores.values.shape
@@ -84,7 +85,7 @@ def swap_means(
     most = max(8, min(1024, _BLOCK_ENTRIES // records))
     for start in range(0, draws, most):
         count = min(most, draws - start)
-        # In random order the first k are a uniform subset, the first of either part a uniform one.
+        # In random order, the first k form a uniform subset, and the first of each part is uniform.
         shuffled = rng.permuted(np.tile(np.arange(records), (count, 1)), axis=1)
         insider, outsider = shuffled[:, 0], shuffled[:, game.size]
         inside = np.zeros((records, count))
@@ -98,12 +99,12 @@ def swap_means(
         swapped += _swapped(values, inside, chances, insider, outsider)
         if progress is not None:
             progress(start + count, draws)
-    # Blocks add in any order; every term went through at most a few sums of m terms.
+    # Blocks are added in any order; every term is in at most a few sums of m terms.
     error = _score_error(scores, game.size) + sum_slack(draws + 2 * outcomes)
     once, twice = 1 + 1.01 * error, 1 + 2.1 * error
     difference, mass, squares, cross = swapped
-    # (A - A')² from its three sums: their errors do not cancel, whatever the sums do.  Of the four
-    # shares three are enough, and the last is far above what these steps lose.
+    # (A - A')² is computed from three sums, which may cancel while their errors do not.  Three of
+    # the four shares cover them, and the last is far above the loss of these steps.
     spread = squares - 2 * cross + 4 * (twice - 1) * squares
     return SwapMeans(
         draws,
@@ -119,10 +120,10 @@ def swap_means(
 
 
 def _score_error(scores: CentredScores, size: int) -> float:
-    """Relative error of a computed P(w given D): two scores of D, each a sum of k entries."""
+    """Return the relative error of a computed P(w given D), from two sums of k scores."""
     largest = float((np.abs(scores.values).sum(axis=0) + np.abs(scores.base)).max())
     off = float((scores.error + scores.base_error).max())
-    # The sum over D, and two entries more for D'.
+    # The sum over D, and two more entries for D'.
     exponent = 1.01 * (3 * off + (size + 64) * UNIT * largest)
     return math.expm1(2 * exponent) + (len(scores.base) + 64) * UNIT
 
@@ -161,15 +162,16 @@ def _swapped(
 
 # ── Bounds for all records from the means (``proofs/sampled-pmp.md``) ─────────────────────────────
 
-#: Shares of the error probability: swaps of all records, lower bounds of outcomes, rare outcomes.
+#: Shares of the error probability for swaps of all records, lower bounds of outcomes, and rare
+#: outcomes.
 _SWAPS, _CHOSEN, _TAILS = Fraction(8, 10), Fraction(1, 10), Fraction(1, 10)
-#: e^ε is only formed up to here; above it the cap without sampling is used.
+#: e^ε is computed only up to here; above it the cap without sampling is used.
 _LARGEST_EXPONENT = 600.0
 _HALVINGS = 60
 
 
 def default_subsets(mechanism: ExponentialMechanism) -> int:
-    """Return how many subsets a default run takes: well under a minute on two cores."""
+    """Return the default number of subsets, for well under a minute on two cores."""
     return int(min(max(4e9 / mechanism.losses.size, 2_000), 200_000))
 
 
@@ -182,19 +184,19 @@ def sampled_bounds(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> RecordBounds:
-    """Bound ε̃ and the success of every attack on every record, from random subsets.
+    """Return bounds on ε̃ and on attack success for every record, from random subsets.
 
-    Guarantee: with probability at least ``confidence`` over the subsets drawn, for *all* records at
-    once, both hockey-sticks at e^{pmp_epsilon} are at most ``delta``, and no attack on the record
-    is right more often than ``success``.
+    Guarantee: with probability at least ``confidence`` over the subsets drawn, for *all* records
+    simultaneously, both hockey-sticks at e^{pmp_epsilon} are at most ``delta``, and no attack on
+    the record is right more often than ``success``.
     Theorem: X10, with the coupling of X1 (proofs/sampled-pmp.md); L24-D2, both ways.
-    Assumes: the subsets are uniform, as numpy's generator gives them; the seed and the number of
-    subsets were chosen before looking at results.
-    Numerics: all sums in log space or of numbers of one scale, rounded to the safe side.
+    Assumes: numpy's generator gives uniform subsets; the seed and the number of subsets were chosen
+    before seeing results.
+    Numerics: all sums are in log space or over numbers of one scale, rounded to the safe side.
     Edge cases: never above ``mechanism.epsilon_population``.  At δ = 0 an outcome too rare to be
-    measured keeps the bound that holds without sampling; with δ > 0 such outcomes go into δ as far
-    as they fit.  Equal losses give ε̃ = 0.  Any k.  ε above about 60 gives the worst case inside the
-    population, without sampling.
+    measured keeps the bound that holds without sampling; with δ > 0 such outcomes are charged to δ
+    as far as possible.  Equal losses give ε̃ = 0.  Any k is allowed.  ε above about 60 gives the
+    worst case inside the population, without sampling.
 
     Examples:
         >>> losses = np.abs(np.linspace(-1, 1, 40)[:, None] - np.array([[-0.5, 0.0, 0.5]]))
@@ -241,9 +243,9 @@ def bounds_from_swaps(
 class _Direction:
     """Bounds for one law over the other: "in" over "out", or with the roles exchanged.
 
-    ``prior`` is the probability of the upper law, ``excess`` bounds (upper - lower) per record and
-    outcome, ``chosen`` bounds p from below, ``tail`` the sums of p from the j-th outcome on from
-    above, and ``caps`` ln(upper/lower) without sampling.
+    ``prior`` is the probability of the upper law.  ``excess`` bounds (upper - lower) per record and
+    outcome, ``chosen`` bounds p from below, ``tail`` bounds the sums of p over the j-th and all
+    later outcomes, and ``caps`` bounds ln(upper/lower) without sampling.
     """
 
     prior: float
@@ -253,10 +255,10 @@ class _Direction:
     caps: FloatArray
 
     def log_ratio(self) -> FloatArray:
-        """Return the largest ln(upper/lower) over the outcomes, per record, from above."""
-        # upper/lower = 1 + d/(p - πd): rises in d and falls in p (claim 3).  Four units of p + d
-        # are for π and these steps.  Twelve more raise ln(1 + r), r the quotient, by 12r units:
-        # that covers the division, a unit, and the logarithm, eight (four in the last place).
+        """Return, per record, an upper bound on ln(upper/lower) over the outcomes."""
+        # upper/lower = 1 + d/(p - πd) increases in d and decreases in p (claim 3).  Four units of p
+        # + d cover π and these steps.  Twelve more raise ln(1 + r), r the quotient, by 12r units,
+        # which covers the division (one unit) and the logarithm (eight, or four in the last place).
         rest = self.chosen - self.prior * self.excess
         rest = rest - 16 * UNIT * (self.chosen + self.excess)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
@@ -264,21 +266,21 @@ class _Direction:
         return np.asarray(np.minimum(np.log1p(ratio), self.caps).max(axis=1))
 
     def hockey_stick(self, epsilon: FloatArray) -> FloatArray:
-        """Return Σ_w(upper - e^ε·lower)₊ per record, from above; ε from 0 to 600."""
+        """Return, per record, an upper bound on Σ_w(upper - e^ε·lower)₊, for ε from 0 to 600."""
         at = epsilon[:, None]
         gain = self.excess * ((1 - self.prior) + self.prior * np.exp(at))
         loss = np.expm1(at) * self.chosen
-        # upper - e^ε·lower = d(1-π+πe^ε) - (e^ε-1)p (claim 3), and 0 beyond the cap.  The gain is
-        # off by twelve units of itself, the loss by nine, and the difference by two of both.
+        # upper - e^ε·lower = d(1-π+πe^ε) - (e^ε-1)p (claim 3), and 0 beyond the cap.  The error of
+        # the gain is twelve units, that of the loss nine, and that of the difference two of both.
         terms = np.maximum(gain - loss + 16 * UNIT * (gain + loss), 0.0)
         terms = np.where(at >= self.caps, 0.0, terms)
         partial_sums = np.zeros((len(terms), terms.shape[1] + 1))
         np.cumsum(terms, axis=1, out=partial_sums[:, 1:])
-        # The outcomes from the j-th on together: upper ≤ e^c·lower on them (claim 4).
+        # For the j-th and all later outcomes together, upper ≤ e^c·lower (claim 4).
         cap = self.caps.max(axis=1)[:, None]
         rare = -np.expm1(np.minimum(at - cap, 0.0))
         rare = rare / (self.prior + (1 - self.prior) * np.exp(-cap)) * self.tail
-        # The sums, and at most 24 units of the rare outcomes' bound.
+        # Covers the sums, and at most 24 units of the rare outcomes' bound.
         total = (partial_sums + rare).min(axis=1) * (1 + sum_slack(terms.shape[1] + 16))
         return np.asarray(np.minimum(1.0, total))
 
@@ -286,7 +288,7 @@ class _Direction:
 def _directions(
     mechanism: ExponentialMechanism, means: SwapMeans, confidence: float
 ) -> tuple[_Direction, _Direction]:
-    """Return the bounds of in over out and of out over in, at the confidence together."""
+    """Return the bounds of in over out and of out over in, jointly at the confidence."""
     records, outcomes = mechanism.losses.shape
     game, draws = mechanism.game, means.draws
     caps_in, caps_out = _caps(mechanism.scores, means.order)
@@ -295,11 +297,12 @@ def _directions(
     )
     rare = log_error_shared(confidence, outcomes, _TAILS)
     tail = moment_upper(means.tail, means.tail_square, draws, 1.0, rare)
-    tail[-1] = 0.0  # no outcome is left
+    tail[-1] = 0.0  # there is no outcome after the last
     level = log_error_shared(confidence, 2 * records * outcomes, _SWAPS)
 
     def excess(sign: float, caps: FloatArray) -> FloatArray:
-        # A swap moves the log-odds of w by at most the cap, so the chance by tanh(cap/4) (claim 2).
+        # A swap changes the log-odds of w by at most the cap, so its probability by tanh(cap/4)
+        # (claim 2).
         reach = np.minimum(1.0, up_array(np.tanh(caps / 4), 16))
         mean = sign * means.difference + means.rounding
         return np.maximum(moment_upper(mean, means.square, draws, reach, level), 0.0)
@@ -312,7 +315,7 @@ def _directions(
 
 
 def _caps(scores: CentredScores, order: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
-    """Bound ln(in/out) and ln(out/in) per record and outcome, whatever the subset (claim 2).
+    """Return bounds on ln(in/out) and ln(out/in) per record and outcome, for any subset (claim 2).
 
     With g = s_x' - s_x, ln P(w given D) - ln P(w given D') is at most max_v g(v) - g(w), and its
     negative at most g(w) - min_v g(v).  The maximum over x' is taken inside that over v.
@@ -323,9 +326,9 @@ def _caps(scores: CentredScores, order: NDArray[np.intp]) -> tuple[FloatArray, F
         gap = values - values[:, index : index + 1]
         caps_in[:, index] = (gap.max(axis=0) - gap).max(axis=1)
         caps_out[:, index] = (gap - gap.min(axis=0)).max(axis=1)
-    # Four scores, each off by no more than a sum over D: that sum's error counts eight units and
-    # more of the largest score, four of them for the scores, so that the four have sixteen to
-    # spare, and three differences and the sum below need twelve.
+    # Each of the four scores has at most the error of a sum over D.  That error includes at least
+    # eight units of the largest score, of which four are for the scores, so the four have sixteen
+    # units left; three differences and the sum below need twelve.
     room = 4 * float(scores.error.max())
     return caps_in + room, caps_out + room
 
@@ -333,13 +336,13 @@ def _caps(scores: CentredScores, order: NDArray[np.intp]) -> tuple[FloatArray, F
 def _least_epsilon(
     joining: _Direction, leaving: _Direction, delta: float, pure: FloatArray
 ) -> FloatArray:
-    """Return an ε per record at which both hockey-sticks were seen to be at most ``delta``."""
+    """Return an ε per record at which both hockey-sticks were verified to be at most ``delta``."""
 
     def holds(epsilon: FloatArray) -> NDArray[np.bool_]:
         most = np.maximum(joining.hockey_stick(epsilon), leaving.hockey_stick(epsilon))
         return np.asarray(most <= delta)
 
-    # ``pure`` is valid at δ = 0, hence at δ; every other value returned was evaluated.
+    # ``pure`` is valid at δ = 0, hence at δ; every other returned value was evaluated.
     start = np.minimum(pure, _LARGEST_EXPONENT)
     reached = holds(start) | (pure <= _LARGEST_EXPONENT)
     good, bad = start, np.zeros_like(start)
@@ -354,15 +357,16 @@ def _least_epsilon(
 def _sampled_success(
     game: SubsetGame, joining: _Direction, leaving: _Direction, pure: FloatArray
 ) -> FloatArray:
-    """Return the best accuracy at the prior k/N, per record, from above (I24-P2, L24-L6)."""
+    """Return, per record, an upper bound on accuracy at the prior k/N (I24-P2, L24-L6)."""
     pi, out = game.prior, game.population - game.size
     one = joining if game.size < out else leaving
     sides = [one] if game.size != out else [joining, leaving]
     # With the rarer world as the upper law: max{π·up, (1-π)·low} = (1-π)·low + π(up - γ·low)₊.
     at = np.full(game.population, price_exponent(pi, 1.0)[0])
     gain = np.minimum.reduce([side.hockey_stick(at) for side in sides])
-    # Three roundings, and that of k/N, which moves the accuracy by no more than itself.
+    # Three roundings, and that of k/N, which changes the accuracy by at most itself.
     summed = up_array(max(pi, 1 - pi) + min(pi, 1 - pi) * gain)
-    # An ε-indistinguishable pair is guessed right 1/(1+e^{-ε}) of the time at most, or blindly.
+    # The success on an ε-indistinguishable pair is at most 1/(1+e^{-ε}), or that of the blind
+    # guess.
     tilted = np.where(pure > 0, up_array(1 / (1 + np.exp(-pure))), 0.5)
     return np.minimum(summed, tilted)
