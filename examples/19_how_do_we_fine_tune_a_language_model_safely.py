@@ -53,3 +53,8 @@ with TemporaryDirectory() as folder:
     print(safe.sentence)
     print(safe.summary())
     print(safe.one_run.sentence)
+
+# The same in a training script: a module, and documents that are arrays of token ids.
+ids = [np.array(row) for row in tokenizer([f"[BOS] {text}" for text in letters])["input_ids"]]
+model = mb.MembershipPrivateLM(base, length=12, steps=5, insecure_seed=0).fit(ids)
+print(model.certificate_.summary())

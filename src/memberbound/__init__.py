@@ -51,6 +51,7 @@ PUBLIC = {
     "load": "memberbound.release.saving",
     "MemberboundError": "memberbound.errors",
     "MembershipPrivate": "memberbound.release.all_rows.estimator",
+    "MembershipPrivateLM": "memberbound.release.text_estimator",
     "mixture": "memberbound.curve",
     "ModelGame": "memberbound.games",
     "NeighbourGame": "memberbound.games",

@@ -25,6 +25,7 @@ from memberbound.release.half.half_estimator import HalfPrivate as HalfPrivate
 from memberbound.release.ledger_file import Ledger as Ledger
 from memberbound.release.saving import load as load
 from memberbound.release.saving import save as save
+from memberbound.release.text_estimator import MembershipPrivateLM as MembershipPrivateLM
 from memberbound.subset.exponential import ExponentialMechanism as ExponentialMechanism
 from memberbound.subset.finite import finite_bounds as finite_bounds
 from memberbound.subset.profile import NeighbourProfile as NeighbourProfile

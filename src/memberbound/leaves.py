@@ -14,6 +14,7 @@ from memberbound.errors import InputError
 LEAVES = {
     "networks": "memberbound.release.all_rows.networks",
     "text": "memberbound.release.all_rows.text",
+    "text plans": "memberbound.release.all_rows.text_plan",
     "text files": "memberbound.release.text_files",
     "workers": "memberbound.release.all_rows.on_workers",
     "foreign files": "memberbound.tables.foreign_files",

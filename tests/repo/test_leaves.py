@@ -21,7 +21,18 @@ FILES = {
     ),
     "text": tuple(
         f"release/all_rows/{name}.py"
-        for name in ("text", "text_adapters", "text_budget", "text_training")
+        for name in (
+            "text",
+            "text_adapters",
+            "text_budget",
+            "text_classes",
+            "text_settings",
+            "text_training",
+        )
+    ),
+    "text plans": (
+        "release/all_rows/text_plan.py",
+        "release/text_estimator.py",
     ),
     "text files": ("release/text_files.py",),
     "workers": ("release/all_rows/on_workers.py",),

@@ -273,7 +273,7 @@ def test_bad_files_are_refused(folder, tmp_path):
     with pytest.raises(InputError, match="must have documents"):
         protected(folder, texts=tmp_path / "none.jsonl")
     (tmp_path / "odd.jsonl").write_text("[1]\n")
-    with pytest.raises(InputError, match="JSON object a line"):
+    with pytest.raises(InputError, match="JSON object per line"):
         protected(folder, texts=tmp_path / "odd.jsonl")
     (tmp_path / "there").mkdir()
     with pytest.raises(InputError, match="out must not exist"):

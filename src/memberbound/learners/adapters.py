@@ -30,6 +30,15 @@ def tensor_names(layer: str) -> tuple[str, str]:
     return f"{_PREFIX}{layer}.lora_A.weight", f"{_PREFIX}{layer}.lora_B.weight"
 
 
+def module_tensor_name(parameter: str) -> str:
+    """Return the name of a parameter of a module that is stored whole.
+
+    >>> module_tensor_name("score.weight")
+    'base_model.model.score.weight'
+    """
+    return f"{_PREFIX}{parameter}"
+
+
 def is_adapter(folder: str | Path) -> bool:
     """Return whether a folder holds adapters instead of a model."""
     return (Path(folder) / CONFIG_FILE).is_file()
@@ -56,8 +65,14 @@ def read_adapter(folder: str | Path, name: str) -> tuple[dict[str, Any], Mapping
 
 def merge_adapter(model: Module, folder: str | Path, name: str) -> Module:
     """Merge the adapters of a folder into the matrices of their base model."""
+    return merge_tensors(model, *read_adapter(folder, name), name)
+
+
+def merge_tensors(
+    model: Module, config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str
+) -> Module:
+    """Merge adapters into the matrices of their base model, and set modules stored whole."""
     torch = import_optional("torch", "for adapters", "text")
-    config, tensors = read_adapter(folder, name)
     scale = float(config["lora_alpha"]) / int(config["r"])
     layers, used = dict(model.named_modules()), 0
     with torch.no_grad():
@@ -73,6 +88,12 @@ def merge_adapter(model: Module, folder: str | Path, name: str) -> Module:
                 )
             layer.weight.copy_(layer.weight.double() + change)
             used += 2
+        # Modules that were trained or made anew are stored whole.
+        for parameter_name, parameter in model.named_parameters():
+            stored = tensors.get(module_tensor_name(parameter_name))
+            if stored is not None and stored.shape == parameter.shape:
+                parameter.copy_(stored)
+                used += 1
     if used != len(tensors):
         raise InputError(
             f"{name} must fit the base model, got {len(tensors) - used} tensors of layers that it "

@@ -6,15 +6,17 @@ that needs more is rejected.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memberbound.declarations import Progress
 from memberbound.errors import InputError
+from memberbound.threads import ONE_AT_A_TIME
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,27 +60,78 @@ def check_folder(folder: str | Path, name: str) -> Path:
 
 def load_language_model(folder: str | Path, name: str) -> LanguageModel:
     """Load a causal language model and its tokenizer."""
+    model, tokenizer, _ = _load(folder, name, "AutoModelForCausalLM")
+    return model, tokenizer
+
+
+def load_text_classifier(
+    folder: str | Path, name: str, classes: int
+) -> tuple[Module, PreTrainedTokenizerBase, str, tuple[str, ...]]:
+    """Load a model with a head for classes, all of whose scores are 0.
+
+    Returned are the model, its tokenizer, the name of the layer that gives the scores, and the
+    modules that the folder does not hold: their weights are drawn from a seed.
+    """
+    kind, sizes = "AutoModelForSequenceClassification", {"num_labels": classes}
+    model, tokenizer, info = _load(folder, name, kind, ignore_mismatched_sizes=True, **sizes)
+    heads = [n for n, layer in model.named_modules() if _is_head(n, layer, classes)]
+    if not heads:
+        raise InputError(f"{name} must be a model that takes a linear head of classes, got none.")
+    with contextlib.suppress(StopIteration):
+        pad = next(n for n in (tokenizer.pad_token_id, tokenizer.eos_token_id) if n is not None)
+        model.config.pad_token_id = int(pad)
+    if model.config.pad_token_id is None:
+        raise InputError(f"{name} must have a tokenizer with a padding or an end token, got none.")
+    head = model.get_submodule(heads[-1])
+    for parameter in head.parameters():
+        parameter.data.zero_()
+    missing = {*info["missing_keys"], *(key[0] for key in info["mismatched_keys"])}
+    modules = {_top(model, key) for key in (*missing, f"{heads[-1]}.weight")}
+    return model, tokenizer, heads[-1], tuple(sorted(modules))
+
+
+def _is_head(name: str, layer: Module, classes: int) -> bool:
+    numbered = any(part.isdigit() for part in name.split("."))
+    return not numbered and getattr(layer, "out_features", None) == classes
+
+
+def _top(model: Module, parameter: str) -> str:
+    """Return the outermost module of a parameter, inside the model without its head if there."""
+    parts = parameter.split(".")
+    return ".".join(parts[: 1 + (parts[0] == model.base_model_prefix)])
+
+
+def _load(
+    folder: str | Path, name: str, kind: str, **more: object
+) -> tuple[Module, PreTrainedTokenizerBase, dict[str, Any]]:
+    """Load a model and its tokenizer; weights that the folder lacks are drawn from a seed."""
     path = check_folder(folder, name)
     try:
         import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer, logging
+        import transformers
+        from transformers import AutoTokenizer, logging
     except ImportError:
         raise InputError(
             "a language model needs PyTorch and transformers: pip install 'memberbound[text]'."
         ) from None
     local = {"local_files_only": True, "trust_remote_code": False}
-    bars = logging.is_progress_bar_enabled()
+    bars, loud = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()  # scoring shows its own bar
+    logging.set_verbosity_error()
+    given = {"use_safetensors": True, "output_loading_info": True, **local, **more}
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(path), **local)
-        model = AutoModelForCausalLM.from_pretrained(str(path), use_safetensors=True, **local)
+        with ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model, info = getattr(transformers, kind).from_pretrained(str(path), **given)
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{name} could not be loaded from {path.name!r}: {first}") from None
     finally:
+        logging.set_verbosity(loud)
         if bars:
             logging.enable_progress_bar()
-    return model.to(torch.float32).eval(), tokenizer
+    return model.to(torch.float32).eval(), tokenizer, info
 
 
 def token_table(

@@ -12,14 +12,16 @@ one, so that a killed run leaves a valid certificate for whichever release is on
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memberbound.answers import plain
 from memberbound.errors import InputError, MemberboundError
 from memberbound.files import check_output, file_digest, read_document, write_atomically, write_text
+from memberbound.learners.adapters import WEIGHTS_FILE, is_adapter
 from memberbound.release.calibration import SavedRelease, load_vector
 from memberbound.release.derivation import PREDICATE_TYPE, REPLACES, SEAL, seal
 from memberbound.release.release_file import StorableRelease, json_page
@@ -33,6 +35,9 @@ _LOADERS = {
     "linear model": "memberbound.release.all_rows.models:load_private_model",
     "boosted model": "memberbound.release.all_rows.models:load_private_model",
     "network of all rows": "memberbound.release.all_rows.networks:load_network",
+    "text classifier of all documents": (
+        "memberbound.release.all_rows.text_classes:load_released_classifier"
+    ),
     "estimator": "memberbound.release.half.half_estimator:load_estimator",
 }
 
@@ -146,7 +151,7 @@ def _predicate(statement: dict[str, object], name: str) -> object:
 
 def answering(model: object) -> PrivateModel | TableModel | None:
     """Return the released model that predicts raw rows, or None for other releases."""
-    release: PrivateModel | TableModel | None = _storable(model)  # type: ignore[assignment]
+    release: Any = model if hasattr(model, "predict_encoded") else _storable(model)
     return release if hasattr(release, "predict") else None
 
 
@@ -155,22 +160,27 @@ def load(
     *,
     factory: Callable[..., object] | None = None,
     features: str | Callable[..., object] | None = None,
+    lm: str | os.PathLike[str] | None = None,
 ) -> TableModel | PrivateModel | SavedRelease:
     """Verify and read a release: the model, or the vector.
 
     A model takes raw rows: ``load("model.skops").predict(table)``.  ``factory`` creates the module
     of a network, as for ``protect``; so does ``features``, the function of single rows of a model
-    that was trained with one: its code runs, so give it only if you trust it.
+    that was trained with one: its code runs, so give it only if you trust it.  ``lm`` is the folder
+    of a text classifier's base model, whose ``path`` is the folder that ``protect-text`` wrote.
     """
-    certificate = check_certificate(path)
     target = Path(path)
+    if is_adapter(target):
+        target /= WEIGHTS_FILE
+    certificate = check_certificate(target)
     loader = _LOADERS.get(str(certificate.get("kind")))
     try:
         if loader is None:
             return SavedRelease(load_vector(target), certificate)
         module, name = loader.split(":")
+        base = factory if lm is None else lm
         loaded: TableModel | PrivateModel = getattr(import_module(module), name)(
-            target, factory, features
+            target, base, features
         )
         return loaded
     except (MemberboundError, MemoryError):

@@ -94,15 +94,34 @@ promise.
 
 ## Use
 
-```python
-from peft import PeftModel
-from transformers import AutoModelForCausalLM
-
-model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("{base}"), "this folder")
-```
+{_use(released, base)}
 
 `{WEIGHTS_FILE}.certificate.json` holds the certificate and everything that it is computed from.
 """
+
+
+def _use(released: PrivateText, base: str) -> str:
+    kind, given = "AutoModelForCausalLM", ""
+    before, after = "", ""
+    if released.classes is not None:
+        names = released.classes.names
+        kind, given = "AutoModelForSequenceClassification", f", num_labels={len(names)}"
+        before = (
+            f"Classes, in the order of the scores: {', '.join(map(repr, names))}. `memberbound "
+            f"predict FOLDER texts.jsonl --lm {base}` classifies documents.\n\n"
+        )
+        after = (
+            "\n\nPad at the end with the token that `config.pad_token_id` names; with a tokenizer "
+            f"that has no padding token, set it to the end token. Cut documents to "
+            f"{released.training.length} tokens."
+        )
+    return f"""{before}```python
+from peft import PeftModel
+from transformers import {kind}
+
+base = {kind}.from_pretrained("{base}"{given})
+model = PeftModel.from_pretrained(base, "this folder")
+```{after}"""
 
 
 class UnstoredRun:
@@ -113,6 +132,16 @@ class UnstoredRun:
     def state(self, size: int) -> TrainingState:
         """Return the state before the first step."""
         return TrainingState.start(size)
+
+    def begin(self) -> None:
+        """Store nothing."""
+
+    def classes(self) -> tuple[str, ...] | None:
+        """Return the classes that were named before the run was stopped: none."""
+        return None
+
+    def keep_classes(self, names: tuple[str, ...]) -> None:
+        """Store nothing."""
 
     def keep(self, state: TrainingState) -> None:
         """Store nothing."""
@@ -130,6 +159,7 @@ class StoredRun(UnstoredRun):
     #: Id of the run's ledger entry, stored before the entry is written.
     entry_id: str | None = None
     _written: float | None = None
+    _names: tuple[str, ...] | None = None
 
     @property
     def file(self) -> Path:
@@ -142,23 +172,53 @@ class StoredRun(UnstoredRun):
             return
         make_private_folder(self.folder)
         arrays = {k: getattr(state, k) for k in ("weights", "momentum", "mean")}
-        about = {"step": state.step, "entry": self.entry_id, "settings": dict(self.settings)}
+        about = {
+            "step": state.step,
+            "entry": self.entry_id,
+            "settings": dict(self.settings),
+            "classes": self._names,
+        }
         write = tensor_writer(arrays, {_ABOUT: json.dumps(about, sort_keys=True)})
         write_atomically(self.file, write, True, private=True)
         self._written = monotonic()
 
     def state(self, size: int) -> TrainingState:
-        """Return the stored state of a run with the same settings, or store an initial one."""
-        if not self.file.is_file():
-            start = TrainingState.start(size)
-            self.keep(start)
-            return start
+        """Return the stored state of the run."""
+        state = self._read()
+        # Before its first step, the number of weights may not be known.
+        if not state.weights.size:
+            return TrainingState.start(size)
+        if state.weights.shape != (size,):
+            raise self._other("lm")
+        return state
+
+    def begin(self) -> None:
+        """Store a new run, or check that a stored one has the same settings."""
+        if self.file.is_file():
+            self._read()
+        else:
+            self.keep(TrainingState.start(0))
+
+    def classes(self) -> tuple[str, ...] | None:
+        """Return the classes that were named before the run was stopped, if they were."""
+        self._read()
+        return self._names
+
+    def keep_classes(self, names: tuple[str, ...]) -> None:
+        """Store the classes, which come from noisy counts."""
+        self._names, self._written = names, None
+        self.keep(TrainingState.start(0))
+
+    def _read(self) -> TrainingState:
+        """Return the stored state, of a run with the same settings."""
         try:
             with safetensors("safetensors").safe_open(str(self.file), framework="numpy") as file:
                 about = json.loads((file.metadata() or {})[_ABOUT])
                 arrays = {name: np.array(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
             state = TrainingState(int(about["step"]), **arrays)
             stored, self.entry_id = about["settings"], str(about["entry"])
+            named = about["classes"]
+            self._names = None if named is None else tuple(map(str, named))
         except Exception as error:  # parsing a damaged file may raise anything
             raise InputError(
                 f"resume must find the state of the stopped run, got {_STATE_FILE}, which is "
@@ -166,13 +226,15 @@ class StoredRun(UnstoredRun):
             ) from None
         wanted = json.loads(json.dumps(dict(self.settings)))
         different = [k for k in wanted if stored.get(k) != wanted[k]]
-        if different or state.weights.shape != (size,):
-            what = different[0] if different else "lm"
-            raise InputError(
-                f"resume must continue with the settings of the stopped run, got another {what}. "
-                f"Give the same ones, or remove {str(self.folder)!r}."
-            )
+        if different:
+            raise self._other(different[0])
         return state
+
+    def _other(self, what: str) -> InputError:
+        return InputError(
+            f"resume must continue with the settings of the stopped run, got another {what}. "
+            f"Give the same ones, or remove {str(self.folder)!r}."
+        )
 
     def remove(self) -> None:
         """Remove the folder once the release is written."""
@@ -208,15 +270,20 @@ def load_canaries(out: Path | None, *, resume: bool) -> Canaries | None:
         raise InputError(f"resume must find the canaries of the stopped run, got no {path.name!r}.")
     rows = list(json_lines(path, "canaries"))
     texts = tuple(str(row["text"]) for row in rows)
-    return Canaries(texts, np.array([row["member"] == 1 for row in rows], dtype=np.bool_))
+    labels = tuple(str(row["label"]) for row in rows) if rows and "label" in rows[0] else None
+    coins = np.array([row["member"] == 1 for row in rows], dtype=np.bool_)
+    return Canaries(texts, coins, labels)
 
 
 def store_canaries(out: Path | None, canaries: Canaries, *, resume: bool) -> None:
     """Write canaries and coin flips next to the output folder, in the format of ``audit-text``."""
     if out is None or resume:
         return
-    rows = zip(canaries.texts, canaries.coins.tolist(), strict=True)
-    lines = [json.dumps({"text": words, "member": int(coin)}) + "\n" for words, coin in rows]
+    pairs = zip(canaries.texts, canaries.coins.tolist(), strict=True)
+    rows: list[dict[str, object]] = [{"text": words, "member": int(coin)} for words, coin in pairs]
+    if canaries.labels is not None:
+        rows = [row | {"label": label} for row, label in zip(rows, canaries.labels, strict=True)]
+    lines = [json.dumps(row) + "\n" for row in rows]
     write_text("".join(lines), _canary_file(out), private=True)
 
 

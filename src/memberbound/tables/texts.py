@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,27 +82,54 @@ def read_secret_documents(
                 raise InputError(f"texts must have the key {name!r}, got no line with it.")
     else:
         columns = _table_columns(source, wanted)
+    name = Path(source).name if is_path else "the texts"  # type: ignore[arg-type]
+    return arrange_documents(columns, text, unit=unit, label=label, name=name)
+
+
+def arrange_documents(
+    columns: Mapping[str, Sequence[object]],
+    text: str,
+    *,
+    unit: str | None = None,
+    label: str | None = None,
+    name: str = "the texts",
+) -> Documents:
+    """Return documents from columns, sorted by person."""
     texts = [value if isinstance(value, str) else "" for value in columns[text]]
     if not texts:
         raise InputError("texts must have documents, got none.")
-    name = Path(source).name if is_path else "the texts"  # type: ignore[arg-type]
     labels = None
     if label is not None:
         labels = [_label(value) for value in columns[label]]
     if unit is None:
         return Documents(texts, name, labels=labels)
-    person, _ = read_column(columns[unit], "unit").factorize()
-    person = np.where(person < 0, len(texts) + np.arange(len(texts)), person)
-    order = np.argsort(person, kind="stable")
-    starts = np.flatnonzero(np.diff(person[order], prepend=-1))
+    order, starts = sort_by_person(columns[unit])
     texts = [texts[index] for index in order]
     labels = None if labels is None else [labels[index] for index in order]
     return Documents(texts, name, unit, starts, labels)
 
 
+def sort_by_person(column: Iterable[object]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """Return the order that brings documents of a person together, and where each person starts.
+
+    A document without a value is a person of its own.
+
+    Examples:
+        >>> order, starts = sort_by_person(["b", None, "a", "b"])
+        >>> order.tolist(), starts.tolist()
+        ([2, 0, 3, 1], [0, 1, 3])
+    """
+    person, _ = read_column(column, "unit").factorize()
+    person = np.where(person < 0, len(person) + np.arange(len(person)), person)
+    order = np.argsort(person, kind="stable")
+    return order, np.flatnonzero(np.diff(person[order], prepend=-1))
+
+
 def _label(value: object) -> str | None:
-    missing = value is None or (isinstance(value, float) and math.isnan(value))
-    return None if missing else str(value)
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    # JSON may hold half of a surrogate pair, which UTF-8 cannot encode.
+    return str(value).encode("utf-8", "replace").decode("utf-8")
 
 
 def _identifier(value: object) -> str | None:

@@ -100,6 +100,7 @@ def predict(
     *,
     learner: Annotated[object, Option("learner", metavar="NAME", web=False)] | None = None,
     features: FeatureFunctionName | None = None,
+    lm: Annotated[str | os.PathLike[str], Option("text", metavar="DIR", web=False)] | None = None,
     strict: bool = False,
     out: OutputFile | None = None,
     force: Force = False,
@@ -112,18 +113,20 @@ def predict(
     Columns are matched by name in any order; extra columns are ignored with a notice.  An unknown
     category is treated as a rare one; text in a numeric column, or an absent column, is treated as
     missing values.  Notices give the counts.  Applying the model any number of times is free of
-    privacy cost.
+    privacy cost.  A text classifier of ``protect-text`` takes documents.
 
     Edge cases: a table without rows, or without any of the model's columns, is rejected; a model
     from ``protect-half`` also rejects text in numeric columns and absent columns.
 
     Args:
-        model: a file that ``protect`` or ``protect-half`` wrote, or the model itself.
+        model: a file that ``protect`` or ``protect-half`` wrote, a folder of ``protect-text`` with
+            labels, or the model itself.
         learner: for a network: the ``package.module:factory`` it was trained with.
         features: the ``package.module:function`` a model was trained with, unless it is one of
             this package; its code runs, so give it only if you trust it.
-        table: the rows: a file, a pandas, polars or pyarrow table, an array, or a dictionary of one
-            row.
+        lm: for a text classifier: the folder of its base model.
+        table: the rows, or documents: a file, a pandas, polars or pyarrow table, an array, or a
+            dictionary of one row.
         strict: reject unknown categories, text in numeric columns and absent columns.
         out: file for the predictions (CSV, Parquet or Arrow): ``prediction`` and, for classifiers
             that give probabilities, ``probability_<class>``.
@@ -132,6 +135,7 @@ def predict(
         memberbound predict model.skops new.csv --out answers.csv
         memberbound predict model.skops new.csv --strict --json
         memberbound predict network.safetensors new.csv --learner nets:two_layers
+        memberbound predict safe letters.jsonl --lm base --out answers.csv
 
     Examples:
         >>> import pandas
@@ -151,7 +155,9 @@ def predict(
     factory = None if learner is None else network_factory(learner)
     if learner is not None and factory is None:
         raise InputError(f"learner must make a PyTorch module, got {learner!r}.")
-    loaded = model if path is None else load(path, factory=factory, features=features)
+    loaded = model
+    if path is not None:
+        loaded = load(path, factory=factory, features=features, lm=lm)
     taker = answering(loaded)
     if taker is None:
         raise InputError(

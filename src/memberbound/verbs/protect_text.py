@@ -8,7 +8,7 @@ these are for the owner, are not stored, and are not covered by the certificate.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -23,11 +23,12 @@ from memberbound.declarations import (
     InputFile,
     InsecureSeed,
     LedgerFile,
+    Names,
     Option,
     OutputFile,
 )
-from memberbound.errors import whole_number
-from memberbound.learners.language_models import check_folder, load_language_model
+from memberbound.errors import InputError, whole_number
+from memberbound.learners.language_models import check_folder
 from memberbound.leaves import load_leaf
 from memberbound.quantities import decimals, marked, percent, significant
 from memberbound.release.budget import Budget, CurveReadings
@@ -36,7 +37,7 @@ from memberbound.release.release_step import ReleaseStep, Reserve
 from memberbound.tables.texts import Documents, read_secret_documents
 
 if TYPE_CHECKING:
-    from memberbound.release.all_rows.text import PrivateText
+    from memberbound.release.all_rows.text import PrivateText, TextRun
 
 _OWN_EYES = (
     "losses, notes and guesses on canaries are computed from the secret documents (losses on trial "
@@ -64,6 +65,8 @@ class TextProtection(CertifiedAnswer):
     rank: int
     length: int
     weights: int
+    #: The classes of a classifier, public or named from noisy counts.
+    classes: OmitEmpty[tuple[str, ...] | None] = None
     #: Mean loss per document on a fifth of the documents: of the base model, of a trial model with
     #: the same noise, and of one without noise and clipping.
     loss_base: EstimateOf | None
@@ -104,9 +107,11 @@ class TextProtection(CertifiedAnswer):
         """Two sentences to pass on with the model: the guarantee, and its limits."""
         most = percent(self.spent.success_upper(self.certificate.value), "upper")
         who = self.protected
+        with_label = "" if self.classes is None else " with their labels"
         texts = f"all {self.documents} documents"
         if self.persons is not None:
             texts = f"all documents of {self.persons} persons (values of {self.spent.unit!r})"
+        texts += with_label
         return (
             f"Nobody who knows every other {who}, the base model and the released adapters is "
             f"right about any {who}'s membership more than {most} of the time (guessing blindly: "
@@ -122,6 +127,7 @@ class TextProtection(CertifiedAnswer):
             count = ("persons", self.persons)
         rows: list[tuple[str, object]] = [
             count,
+            *([] if self.classes is None else [("classes", ", ".join(self.classes))]),
             ("trained weights", f"{self.weights} (rank {self.rank})"),
             ("steps", f"{self.steps}, sampling rate {significant(self.sample_rate, 'given')}"),
             ("noise multiplier σ", significant(self.sigma, "given", 4)),
@@ -169,6 +175,8 @@ def protect_text(
     texts: InputFile,
     text: Column = "text",
     unit: Column | None = None,
+    label: Column | None = None,
+    classes: Names | None = None,
     eta: Eta = 0.05,
     rank: int | None = None,
     length: int | None = None,
@@ -186,16 +194,18 @@ def protect_text(
     """Fine-tune a language model without revealing which documents it was trained on.
 
     Low-rank adapters (peft's format) are trained on all documents by DP-SGD: Poisson samples,
-    clipped gradients of single documents, noise on a grid, and the exact replace-one curve.
+    clipped gradients of single documents, noise on a grid, and the exact replace-one curve.  With
+    ``label`` the model becomes a classifier of documents, which ``predict`` applies.
 
     Guarantee: no attacker who knows all other documents and sees the adapters is right about any
     document's membership more than ``eta`` above blind guessing: for every document of any
     collection, without a confidence level; with ``unit`` for every person with all documents.
     Theorem: X31 (proofs/networks.md), with ``unit`` X26.
     Assumes: one release; the number of documents (with ``unit``: of persons), the base model, its
-    tokenizer and all settings are public.
+    tokenizer, listed classes and all settings are public.
     Edge cases: a value that is not a text becomes an empty document, which counts but has no
-    influence; a document longer than ``length`` is cut.
+    influence; so does a document whose label is not among the classes; a document longer than
+    ``length`` is cut.
 
     Args:
         lm: folder of the base model (safetensors; nothing is downloaded, no code is run).
@@ -203,6 +213,9 @@ def protect_text(
         text: column of the documents.
         unit: column that identifies the person; all documents of a person are used, with the
             influence of one.
+        label: column of labels: train a classifier with a head for its classes.
+        classes: the classes, if they are public; otherwise noisy counts name those that many
+            records have, for a share of the budget.
         rank: rank of the adapters (default: by the number of records and eta).
         length: number of tokens to use per document (default: 128, or the model's maximum).
         steps: number of noisy steps.
@@ -220,67 +233,72 @@ def protect_text(
     Command line:
         memberbound protect-text --lm base --texts letters.jsonl --eta 0.05 --out safe
         memberbound protect-text --lm base --texts posts.csv --text body --unit author --out safe
+        memberbound protect-text --lm base --texts mail.csv --label kind --classes spam,ham --out it
         memberbound protect-text --lm base --texts letters.jsonl --out safe --resume
     """
     # Check the request before the documents are read.
     target = None if out is None else _free_folder(out)
     step = ReleaseStep("protect-text", texts, eta, target, ledger, insecure_seed)
-    base = check_folder(str(lm), "lm")
-    documents = read_secret_documents(texts, text, unit=unit)
-    model, tokenizer = load_language_model(str(base), "lm")
-    leaf, files = load_leaf("text"), load_leaf("text files")
+    folder = check_folder(str(lm), "lm")
+    if canaries is not None:
+        whole_number("canaries", canaries, at_least=_FEWEST_CANARIES)
+    leaf, plans, files = map(load_leaf, ("text", "text plans", "text files"))
+    base = plans.TextBase(folder, text, label, classes)
+    if base.open_classes and canaries is not None:
+        raise InputError("canaries must come with classes, as their labels are drawn from these.")
+    documents = read_secret_documents(texts, text, unit=unit, label=label)
     drawn = None
     if canaries is not None:
-        number = whole_number("canaries", canaries, at_least=_FEWEST_CANARIES)
-        source = source_from_seed(insecure_seed)
         drawn = files.load_canaries(target, resume=resume)
-        drawn = drawn or leaf.draw_canaries(tokenizer, number, source)
+        if drawn is None:
+            source = source_from_seed(insecure_seed)
+            drawn = leaf.draw_canaries(base.tokenizer, canaries, source, base.names or ())
         files.store_canaries(target, drawn, resume=resume)
         documents = drawn.insert(documents)
-    size = leaf.check_length(model, length)
-    training = leaf.default_training(
+    training = base.training(
         documents.records,
         eta,
-        length=size,
+        whole=ledger is not None,
+        length=length,
         rank=rank,
         steps=steps,
         sample_rate=sample_rate,
         rate=rate,
     )
-    if ledger is not None and training.sample_rate < 1.0:
-        training = leaf.whole_samples(training, given=sample_rate)
-    records = leaf.tokenize_records(tokenizer, documents, size)
-    stages = _stages(progress)
-    run = leaf.TextRun(model, training, records, eta, unit, insecure_seed)
+    plan = plans.TextPlan(base, documents, training, eta, insecure_seed)
     settings = {
         "eta": eta,
         "texts": documents.name,
         "text": text,
         "unit": unit,
+        "label": label,
+        "classes": base.names,
         "documents": len(documents),
         "records": documents.records,
-        "lm": leaf.fingerprint(base),
+        "lm": base.fingerprint(),
         "training": asdict(training),
         "seed": insecure_seed,
     }
+    stages = _stages(progress)
     stored = files.open_run(target, settings, resume=resume)
-    state = stored.state(run.adapted.size)
+    stored.begin()
 
-    def draw(reserve: Reserve) -> PrivateText:
-        reserve(run.budget)
+    def draw(reserve: Reserve) -> tuple[TextRun, PrivateText]:
+        reserve(plan.budget)
+        run, state = plan.start(stored)
         trained: PrivateText = run.train(state=state, keep=stored.keep, progress=stages("training"))
-        return trained
+        return run, trained
 
-    released = step.run(
+    run, released = step.run(
         "adapters",
         draw,
-        lambda released, folder: files.write_release(released, folder, base.name),
+        lambda made, place: files.write_release(made[1], place, folder.name),
         entry_id=stored.entry_id,
     )
     stored.remove()
     one_run = None
     if drawn is not None:
-        one_run = audit_one_run(Scores.of(run.canary_scores(tokenizer, drawn), drawn.coins))
+        one_run = audit_one_run(Scores.of(run.canary_scores(base.tokenizer, drawn), drawn.coins))
     # The rest is for the owner only.
     losses: tuple[float | None, ...] = (None, None, None)
     if trial:
@@ -295,13 +313,14 @@ def protect_text(
         rank=training.rank,
         length=training.length,
         weights=run.adapted.size,
+        classes=None if base.kinds is None else base.kinds.names,
         loss_base=losses[0],
         loss_released=losses[1],
         loss_usual=losses[2],
         certificate=released.certificate_,
         one_run=one_run,
         out=None if out is None else str(out),
-        warnings=(*_notes(documents, insecure_seed), _OWN_EYES),
+        warnings=(*_notes(documents, run.records.labels, insecure_seed), _OWN_EYES),
         released=released,
         # The number of documents per person is secret.
         owner_only=(*_OWNER_ONLY, *(() if unit is None else ("documents",))),
@@ -326,9 +345,12 @@ def _stages(
     return stage
 
 
-def _notes(documents: Documents, seed: int | None) -> list[str]:
-    """Count empty and repeated documents: for the owner only."""
+def _notes(documents: Documents, labels: Iterable[int] | None, seed: int | None) -> list[str]:
+    """Count empty, repeated and unlabelled documents: for the owner only."""
     notes = []
+    unlisted = 0 if labels is None else sum(code < 0 for code in labels)
+    if unlisted:
+        notes.append(f"{unlisted} of {len(documents)} documents have no listed label")
     keys = [" ".join(text.lower().split()) for text in documents.texts]
     empty = keys.count("")
     if empty:

@@ -140,19 +140,24 @@ def learn_classes(
 ) -> tuple[tuple[str, ...], float]:
     """Return the classes of a target, by name, and the scale of the noise in their counts.
 
-    A separate histogram, because rare classes matter more than rare values of a column. Set
-    ``alone`` if nothing else names classes: small tables then spend a larger share.
-
     Guarantee: a class of a single person is named with probability at most ``CLASS_SLACK``.
     """
-    signal = budget.mu * len(records) / HISTOGRAM_MOVES
+    sums = take_classes(budget, len(records), alone=alone).sums(sensitivity=HISTOGRAM_MOVES)
+    return noisy_names(records, name, sums), sums.scale
+
+
+def take_classes(budget: Budget, records: int, *, alone: bool = False) -> BudgetShare:
+    """Take the share of a budget that names the classes of a target.
+
+    A separate histogram, because rare classes matter more than rare values of a column. Set
+    ``alone`` if nothing else names classes: small tables then spend a larger share.
+    """
+    signal = budget.mu * records / HISTOGRAM_MOVES
     wanted = (CLASS_SCALES / (_NAMED_SHARE * signal)) ** 2
     fraction = min(max(wanted, _CLASS_LIMITS[0]), _CLASS_LIMITS[1])
     if alone:
         fraction = max(fraction, min((_SURE_SCALES / (_ONLY_NAMED * signal)) ** 2, _ONLY_SHARE))
-    share = budget.take("classes of the target", fraction)
-    sums = share.sums(sensitivity=HISTOGRAM_MOVES)
-    return noisy_names(records, name, sums), sums.scale
+    return budget.take("classes of the target", fraction)
 
 
 # ── Cells of the two looks ────────────────────────────────────────────────────────────────────────

@@ -6,34 +6,33 @@ The release is a folder in peft's format with a certificate and a page for peopl
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from memberbound.certificate import Certificate
-from memberbound.errors import InputError, whole_number
-from memberbound.learners.adapters import tensor_names
+from memberbound.learners.adapters import module_tensor_name, tensor_names
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.text_adapters import AdaptedModel, check_model, language_losses
 from memberbound.release.all_rows.text_budget import TextBudget
+from memberbound.release.all_rows.text_classes import TextClasses
 from memberbound.release.all_rows.text_training import (
     Noise,
     Silence,
     TextRecords,
     TextTraining,
     TrainingState,
+    encode_documents,
     train_adapters,
 )
 from memberbound.release.calibration import Calibration
 from memberbound.release.noise import GaussianNoise, check_eta_range
-from memberbound.release.randomness import RandomSource
+from memberbound.release.randomness import RandomSource, source_from_seed
 from memberbound.release.release_file import Writer, tensor_writer
 from memberbound.tables.texts import Documents
 from memberbound.threads import ONE_AT_A_TIME, no_warnings
@@ -42,14 +41,11 @@ if TYPE_CHECKING:
     from torch.nn import Module
     from transformers import PreTrainedTokenizerBase
 
-#: Characters of a document to read per token of the length; this depends on the document alone.
-_CHARACTERS = 32
-#: Settings chosen on public texts (docs/howto/fine-tune-a-language-model.md): steps, passes over
-#: the documents, rate, tokens per document, and rank by the number of records times μ.
-_STEPS, _PASSES, _RATE, _LENGTH = 60, 4.0, 1.5, 128
-_RANKS = ((300.0, 8), (900.0, 16), (math.inf, 32))
-#: Below this product of μ and the number of records, noise drowns any gradient.
-_LEAST_SIGNAL = 60.0
+#: The kinds of release, as certificates state them.
+LANGUAGE_MODEL, TEXT_CLASSIFIER = (
+    "language model of all documents",
+    "text classifier of all documents",
+)
 #: A trial holds out one record in this many.
 _KEPT_BACK = 5
 #: Tokens of a canary.
@@ -58,92 +54,16 @@ _CANARY_TOKENS = 24
 _NO_CLIP = 1e9
 
 
-def default_training(
-    records: int,
-    eta: float,
-    *,
-    length: int,
-    rank: int | None = None,
-    steps: int | None = None,
-    sample_rate: float | None = None,
-    rate: float | None = None,
-) -> TextTraining:
-    """Return default settings for this number of records and η, by a public rule.
-
-    ``steps``, ``sample_rate`` and ``rate`` are kept if given.
-
-    Edge cases: a corpus that is too small for the noise is rejected.
-    """
-    mu = 2 * float(special.ndtri(0.5 + check_eta_range(eta)))
-    if records * mu < _LEAST_SIGNAL:
-        raise InputError(
-            f"texts must have at least {math.ceil(_LEAST_SIGNAL / mu)} records (documents, or "
-            f"persons with unit) for eta {eta!r}, got {records}: with fewer, noise drowns their "
-            "content. Collect more, or allow a larger eta."
-        )
-    taken = whole_number("steps", _STEPS if steps is None else steps, at_least=1)
-    # Aim at a noise multiplier of about 1.2: below 1, sampling no longer compensates for less
-    # noise.
-    least = 0.6 * mu / math.sqrt(taken)
-    sample = min(1.0, max(_PASSES / taken, least)) if sample_rate is None else sample_rate
-    usual = next(size for limit, size in _RANKS if records * mu < limit)
-    chosen = usual if rank is None else rank
-    return TextTraining(taken, sample, _RATE if rate is None else rate, chosen, length)
-
-
-def whole_samples(training: TextTraining, *, given: float | None) -> TextTraining:
-    """Return the settings with full-batch steps, which a ledger can compose."""
-    if given is not None:
-        raise InputError(f"sample_rate must be 1 with a ledger, got {given!r}.")
-    steps = max(1, min(training.steps, math.ceil(4 * _PASSES)))
-    return replace(training, sample_rate=1.0, steps=steps)
-
-
-def check_length(model: Module, length: int | None) -> int:
-    """Return the number of tokens to use per document: ``length``, or the model's maximum."""
-    config = model.config
-    limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
-    most = _LENGTH if limit is None else int(limit)
-    if length is None:
-        return min(_LENGTH, most)
-    wanted = whole_number("length", length, at_least=2)
-    if limit is not None and wanted > most:
-        raise InputError(f"length must be at most {most}, the maximum of lm, got {wanted}.")
-    return wanted
-
-
-def fingerprint(folder: Path) -> str:
-    """Return a SHA-256 of the weights and the tokenizer in a folder."""
-    found = hashlib.sha256()
-    for path in sorted(folder.glob("*")):
-        if path.suffix in (".safetensors", ".json", ".txt", ".model") and path.is_file():
-            with path.open("rb") as file:
-                found.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
-    return found.hexdigest()
-
-
 def tokenize_records(
-    tokenizer: PreTrainedTokenizerBase, documents: Documents, length: int
+    tokenizer: PreTrainedTokenizerBase,
+    documents: Documents,
+    length: int,
+    classes: TextClasses | None = None,
 ) -> TextRecords:
-    """Return the token ids of secret documents."""
-    return TextRecords(
-        encode_documents(tokenizer, documents.texts, length), length, documents.starts
-    )
-
-
-def encode_documents(
-    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], length: int
-) -> list[NDArray[np.int64]]:
-    """Return the token ids of documents, cut to ``length``: a function of each document alone."""
-    start = tokenizer.bos_token_id
-    head = [] if start is None else [int(start)]
-    coded = []
-    for text in texts:
-        # JSON may hold half of a surrogate pair, which UTF-8 cannot encode.
-        known = text[: _CHARACTERS * length].encode("utf-8", "replace").decode("utf-8")
-        ids = tokenizer(known, add_special_tokens=False)["input_ids"]
-        coded.append(np.array((head + [int(i) for i in ids])[:length], dtype=np.int64))
-    return coded
+    """Return the token ids of secret documents, with classes also their labels."""
+    closed, labels = classes is not None, None if classes is None else classes.codes(documents)
+    coded = encode_documents(tokenizer, documents.texts, length, closed=closed)
+    return TextRecords(coded, length, documents.starts, labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +72,7 @@ class Canaries:
 
     texts: tuple[str, ...]
     coins: NDArray[np.bool_]
+    labels: tuple[str, ...] | None = None
 
     def insert(self, documents: Documents) -> Documents:
         """Return the documents with one record added for every canary."""
@@ -160,22 +81,40 @@ class Canaries:
         starts = documents.starts
         if starts is not None:
             starts = np.append(starts, last + np.arange(len(texts)))
-        return replace(documents, texts=[*documents.texts, *texts], starts=starts)
+        labels = documents.labels
+        if labels is not None and self.labels is not None:
+            pairs = zip(self.labels, self.coins, strict=True)
+            labels = [*labels, *(label if coin else None for label, coin in pairs)]
+        texts = [*documents.texts, *texts]
+        return replace(documents, texts=texts, starts=starts, labels=labels)
+
+    def records(
+        self, tokenizer: PreTrainedTokenizerBase, length: int, classes: TextClasses | None
+    ) -> TextRecords:
+        """Return the token ids of all canaries, whatever their coins."""
+        documents = Documents(self.texts, "canaries", labels=self.labels)
+        return tokenize_records(tokenizer, documents, length, classes)
 
 
-def draw_canaries(tokenizer: PreTrainedTokenizerBase, count: int, source: RandomSource) -> Canaries:
-    """Draw canaries (texts of random tokens) and the coin flips that insert them."""
-    words = source.words(count * (_CANARY_TOKENS + 1)).reshape(count, -1)
-    ids = (words[:, 1:] % np.uint64(len(tokenizer))).astype(np.int64)
+def draw_canaries(
+    tokenizer: PreTrainedTokenizerBase,
+    count: int,
+    source: RandomSource,
+    classes: Sequence[str] = (),
+) -> Canaries:
+    """Draw canaries, texts of random tokens, their coins and, with classes, their labels."""
+    words = source.words(count * (_CANARY_TOKENS + 2)).reshape(count, -1)
+    ids = (words[:, 2:] % np.uint64(len(tokenizer))).astype(np.int64)
     texts = tuple(str(tokenizer.decode(row.tolist(), skip_special_tokens=True)) for row in ids)
-    return Canaries(texts, (words[:, 0] & np.uint64(1)).astype(np.bool_))
+    labels = None
+    if classes:
+        labels = tuple(classes[k] for k in (words[:, 1] % np.uint64(len(classes))).tolist())
+    return Canaries(texts, (words[:, 0] & np.uint64(1)).astype(np.bool_), labels)
 
 
 @dataclass(frozen=True, eq=False)
 class PrivateText:
     """Released adapters of a language model, with their budget."""
-
-    kind: ClassVar[str] = "language model of all documents"
 
     tensors: dict[str, NDArray[np.float32]]
     training: TextTraining
@@ -189,6 +128,12 @@ class PrivateText:
     transposed: bool = False
     #: Trained weights.
     size: int = field(default=0)
+    classes: TextClasses | None = None
+
+    @property
+    def kind(self) -> str:
+        """The kind that its certificate states."""
+        return LANGUAGE_MODEL if self.classes is None else TEXT_CLASSIFIER
 
     @property
     def file_endings(self) -> tuple[str, ...]:
@@ -216,8 +161,12 @@ class PrivateText:
 
     def certificate_fields(self) -> dict[str, object]:
         """Return the fields of its certificate."""
+        about: dict[str, object] = {}
+        if self.classes is not None:
+            about = self.classes.certificate_fields(self.training.length)
         return self.calibration_.certificate_fields(
             self.kind,
+            **about,
             secure_source=self.secure,
             unit=self.budget.unit,
             rows_trained=self.records,
@@ -230,9 +179,10 @@ class PrivateText:
 
     def adapter_config(self, base: str) -> dict[str, object]:
         """Return the peft configuration of the tensors."""
+        whole = None if self.classes is None else list(self.classes.modules)
         return {
             "peft_type": "LORA",
-            "task_type": "CAUSAL_LM",
+            "task_type": "CAUSAL_LM" if whole is None else "SEQ_CLS",
             "base_model_name_or_path": base,
             "r": self.training.rank,
             "lora_alpha": self.training.rank,
@@ -241,16 +191,25 @@ class PrivateText:
             "fan_in_fan_out": self.transposed,
             "inference_mode": True,
             "target_modules": list(self.layers),
+            **({} if whole is None else {"modules_to_save": whole}),
         }
 
 
-def released_tensors(adapted: AdaptedModel) -> dict[str, NDArray[np.float32]]:
-    """Return the matrices of all adapters under peft's names."""
-    tensors = {}
+def released_tensors(
+    adapted: AdaptedModel, classes: TextClasses | None = None
+) -> dict[str, NDArray[np.float32]]:
+    """Return the matrices of all adapters under peft's names, and what a classifier has beside."""
+    tensors = {} if classes is None else classes.tensors(adapted.model)
     for adapter in adapted.adapters:
+        if classes is not None and adapter.name == classes.head:
+            # The layer itself is 0, and stored with its adapter in it.
+            for name, value in adapter.parameters().items():
+                array = value.cpu().numpy()
+                tensors[module_tensor_name(f"{adapter.name}.{name}")] = np.ascontiguousarray(array)
+            continue
         down, up = tensor_names(adapter.name)
-        tensors[down] = np.ascontiguousarray(adapter.down.numpy())
-        tensors[up] = np.ascontiguousarray(adapter.up.numpy())
+        tensors[down] = np.ascontiguousarray(adapter.down.cpu().numpy())
+        tensors[up] = np.ascontiguousarray(adapter.up.cpu().numpy())
     return tensors
 
 
@@ -267,19 +226,24 @@ class TextRun:
     eta: float
     unit: str | None = None
     seed: int | None = None
+    classes: TextClasses | None = None
+    #: The budget, if a share of it has named the classes.
+    planned: TextBudget | None = None
     adapted: AdaptedModel = field(init=False)
     budget: TextBudget = field(init=False)
 
     def __post_init__(self) -> None:
         check_eta_range(self.eta)
-        with ONE_AT_A_TIME, no_warnings:
-            self.adapted = AdaptedModel(self.model, self.training.rank, language_losses)
-            check_model(self.adapted, self.training.length)
-        weights = self.adapted.size
-        budget = TextBudget.for_training(self.eta, self.training, weights, self.unit)
-        self.budget = budget.describe_steps(self.training, len(self.records), weights)
-        if self.seed is not None:
-            self.budget = replace(self.budget, source=Noise(1.0, seed=self.seed).source_of(0))
+        self.adapted = adapt_model(self.model, self.training, self.classes)
+        weights, budget = self.adapted.size, self.planned
+        if budget is None:
+            public = () if self.classes is None else (self.classes.column,)
+            budget = TextBudget.for_training(
+                self.eta, self.training, weights, self.unit, bounds=public
+            )
+        budget = budget.describe_steps(self.training, len(self.records), weights)
+        source = source_from_seed(self.seed)
+        self.budget = replace(budget, source=source)
 
     @property
     def scale(self) -> float:
@@ -315,8 +279,8 @@ class TextRun:
 
     def canary_scores(self, tokenizer: PreTrainedTokenizerBase, canaries: Canaries) -> FloatArray:
         """Return the decrease of every canary's loss from the base model."""
-        length, adapted = self.training.length, self.adapted
-        coded = TextRecords(encode_documents(tokenizer, canaries.texts, length), length)
+        adapted = self.adapted
+        coded = canaries.records(tokenizer, self.training.length, self.classes)
         released = adapted.weights
         found = []
         with ONE_AT_A_TIME, no_warnings, adapted.attach():
@@ -328,27 +292,45 @@ class TextRun:
     def release(self, weights: FloatArray) -> PrivateText:
         """Return the release with these weights, which are computed from noisy sums."""
         self.adapted.weights = weights
+        head = None if self.classes is None else self.classes.head
+        adapters = [adapter for adapter in self.adapted.adapters if adapter.name != head]
         return PrivateText(
-            released_tensors(self.adapted),
+            released_tensors(self.adapted, self.classes),
             self.training,
             self.budget,
             self.scale,
             self.eta,
             len(self.records),
             len(self.records.documents),
-            tuple(adapter.name for adapter in self.adapted.adapters),
+            tuple(adapter.name for adapter in adapters),
             self.seed is None,
-            any(hasattr(adapter.layer, "nf") for adapter in self.adapted.adapters),
+            any(hasattr(adapter.layer, "nf") for adapter in adapters),
             self.adapted.size,
+            self.classes,
         )
 
 
+def adapt_model(
+    model: Module, training: TextTraining, classes: TextClasses | None = None
+) -> AdaptedModel:
+    """Put adapters on a model, and refuse one that does not treat every document by itself."""
+    with ONE_AT_A_TIME, no_warnings:
+        if classes is None:
+            adapted = AdaptedModel(model, training.rank, language_losses)
+        else:
+            adapted = classes.adapt(model, training.rank)
+        check_model(adapted, training.length)
+    return adapted
+
+
 def document_losses(adapted: AdaptedModel, records: TextRecords) -> FloatArray:
-    """Return the loss of every document, NaN for one without two tokens."""
+    """Return the loss of every document, NaN for one without two tokens or a listed label."""
     losses = np.full(len(records.documents), math.nan)
     plain = replace(records, starts=None)
     for indices, batch in plain.blocks(np.arange(len(losses)), adapted.vocabulary):
         scored = batch.mask[: len(indices)].sum(axis=1) > 1
+        if batch.labels is not None:
+            scored = batch.labels[: len(indices)] >= 0
         losses[indices[scored]] = adapted.losses(batch)[: len(indices)][scored]
     return losses
 

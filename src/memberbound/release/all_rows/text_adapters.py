@@ -1,13 +1,16 @@
 """Low-rank adapters on a frozen language model, and per-document gradients (X31).
 
 An adapter adds ``P·M·A·x`` to the output of a linear layer.  P and A are public and fixed; only the
-small matrix M, which starts at zero, is trained, so noise is added to few numbers.  Every document
-of a batch has its own copy of M, so one backward pass returns the gradients of all documents.
+small matrix M, which starts at zero, is trained, so noise is added to few numbers.  The head of a
+classifier is trained whole: its P and A lose nothing but what all classes have in common.  Every
+document of a batch has its own copy of M, so one backward pass returns the gradients of all
+documents.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
 
 #: Relative difference allowed between two computations of one gradient (single precision).
 _TOLERANCE = 1e-3
+#: Variance below which the inputs of a head are not scaled up, relative to their second direction,
+#: and the rate of its steps, relative to the adapters.
+_LEAST_VARIANCE, _HEAD_RATE = 1e-3, 6.0
 #: Seed, number and length of the public texts.
 _SEED, _PUBLIC_TEXTS, _PUBLIC_LENGTH = 31, 64, 48
 
@@ -34,7 +40,8 @@ _SEED, _PUBLIC_TEXTS, _PUBLIC_LENGTH = 31, 64, 48
 class Adapter:
     """An adapter of one linear layer, which adds ``left·middle·down·x`` to the layer's output.
 
-    ``down`` (rank, inputs) and ``left`` (outputs, rank) are public; ``middle`` is trained.
+    ``down`` (rank, inputs) and ``left`` (outputs, rank) are public; ``middle`` is trained.  With
+    ``shifted``, ``middle`` has one more column, for an input that is always 1.
     """
 
     name: str
@@ -42,12 +49,15 @@ class Adapter:
     down: Tensor
     left: Tensor
     middle: Tensor
+    shifted: bool = False
     #: One copy of ``middle`` per document of a batch, while gradients are computed.
     copies: Tensor | None = None
 
     def add(self, _layer: Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
         """Add the adapter's output to the layer's (a forward hook)."""
         inner = inputs[0] @ self.down.T
+        if self.shifted:
+            inner = torch_module().nn.functional.pad(inner, (0, 1), value=1.0)
         if self.copies is None:
             inner = inner @ self.middle.T
         elif inner.dim() == 2:  # one vector per document, as in a head of classes
@@ -60,6 +70,12 @@ class Adapter:
     def up(self) -> Tensor:
         """The up-projection B of peft's format, which includes ``middle``."""
         return self.left @ self.middle
+
+    def parameters(self) -> dict[str, Tensor]:
+        """Return what a layer of its own would have: its weight and, if shifted, its bias."""
+        inside = self.middle[:, :-1] if self.shifted else self.middle
+        found = {"weight": self.left @ inside @ self.down}
+        return found | ({"bias": self.left @ self.middle[:, -1]} if self.shifted else {})
 
 
 @dataclass(frozen=True)
@@ -79,19 +95,40 @@ Losses = Callable[[Any, Batch], Any]
 class AdaptedModel:
     """A frozen model with adapters on its linear layers; ``weights`` is one vector of all B."""
 
-    def __init__(self, model: Module, rank: int, losses: Losses) -> None:
+    def __init__(
+        self,
+        model: Module,
+        rank: int,
+        losses: Losses,
+        *,
+        texts: Batch | None = None,
+        head: str | None = None,
+    ) -> None:
+        """Adapt a model, and train its ``head`` whole; ``texts`` are public."""
         self.model = model.requires_grad_(False).eval()
-        self.rank = rank
         self._losses = losses
-        layers = _linear_layers(self.model)
-        self.adapters = [] if not layers else public_adapters(self.model, layers, rank, losses)
+        self.head = head
+        public = sample_texts(self.model) if texts is None else texts
+        self.adapters = public_adapters(self.model, rank, losses, public, head)
         if not self.adapters:
-            raise InputError("lm must be a model with linear layers in blocks, got one without.")
+            raise InputError("lm must use its linear layers, got no use of any.")
 
     @property
     def size(self) -> int:
         """The number of trained weights."""
         return sum(adapter.middle.numel() for adapter in self.adapters)
+
+    @property
+    def rates(self) -> FloatArray:
+        """The rate of every trained weight, in that of the training: a head learns faster."""
+        sizes = [adapter.middle.numel() for adapter in self.adapters]
+        rates = [_HEAD_RATE if adapter.name == self.head else 1.0 for adapter in self.adapters]
+        return np.repeat(rates, sizes)
+
+    @property
+    def device(self) -> Any:
+        """The device of the model's weights."""
+        return next(self.model.parameters()).device
 
     @property
     def vocabulary(self) -> int:
@@ -101,7 +138,7 @@ class AdaptedModel:
     @property
     def weights(self) -> FloatArray:
         """The trained weights as one vector."""
-        parts = [adapter.middle.double().numpy().ravel() for adapter in self.adapters]
+        parts = [adapter.middle.double().cpu().numpy().ravel() for adapter in self.adapters]
         return np.concatenate(parts)
 
     @weights.setter
@@ -110,15 +147,18 @@ class AdaptedModel:
         for adapter in self.adapters:
             end = start + adapter.middle.numel()
             part = torch.from_numpy(np.ascontiguousarray(vector[start:end]))
-            adapter.middle = part.view_as(adapter.middle).to(adapter.middle.dtype)
+            adapter.middle = part.view_as(adapter.middle).to(adapter.middle)
             start = end
 
     def random_weights(self, rng: np.random.Generator) -> FloatArray:
         """Return random weights with which every adapter adds about a fifth of its input's norm."""
-        sizes = [float(adapter.left.norm()) / math.sqrt(self.rank) for adapter in self.adapters]
-        scales = [0.2 / size if size > 0 else 0.2 for size in sizes]
-        spread = np.repeat(scales, self.rank**2) / math.sqrt(self.rank)
-        return np.asarray(rng.normal(size=self.size) * spread, dtype=np.float64)
+        parts = []
+        for adapter in self.adapters:
+            rows, columns = adapter.middle.shape
+            size = float(adapter.left.norm()) / math.sqrt(rows)
+            spread = (0.2 / size if size > 0 else 0.2) / math.sqrt(columns)
+            parts.append(spread * rng.normal(size=rows * columns))
+        return np.concatenate(parts)
 
     @contextmanager
     def attach(self) -> Iterator[Module]:
@@ -134,7 +174,7 @@ class AdaptedModel:
         """Return the loss of every document."""
         with torch_module().no_grad():
             found = self._losses(self.model, batch)
-        return np.asarray(found.double().numpy())
+        return np.asarray(found.double().cpu().numpy())
 
     def gradients(self, batch: Batch) -> list[Tensor]:
         """Return per-document gradients: a tensor (documents, weights) for each adapter."""
@@ -183,19 +223,23 @@ def _sizes(layer: Module) -> tuple[int, int]:
 
 
 def public_adapters(
-    model: Module, layers: list[tuple[str, Module]], rank: int, losses: Losses
+    model: Module, rank: int, losses: Losses, texts: Batch, head: str | None = None
 ) -> list[Adapter]:
-    """Return adapters with both projections computed from the base model alone.
+    """Return adapters with both projections computed from the base model and public texts alone.
 
-    The model generates texts from a seed.  On these texts, A holds the principal directions of a
-    layer's inputs, and the left factor those of the gradients of its outputs.  So a gradient of few
-    numbers keeps most of its norm, and noise is added to few numbers only.  Layers are scaled so
-    that their gradients have equal norms, and norm 1 together (root mean square over the texts).
+    On these texts, A holds the principal directions of a layer's inputs, and the left factor those
+    of the gradients of its outputs.  So a gradient of few numbers keeps most of its norm, and noise
+    is added to few numbers only.  Layers are scaled so that their gradients have equal norms, and
+    norm 1 together (root mean square over the texts).  The layer ``head`` keeps all directions, and
+    has norm 1 by itself.
 
-    Guarantee: a function of the model and of public settings.
+    Guarantee: a function of the model, of the texts and of public settings.
     """
-    torch = torch_module()
-    batch = sample_texts(model)
+    torch, layers = torch_module(), _linear_layers(model)
+    if not layers:
+        raise InputError("lm must be a model with linear layers in blocks, got one without.")
+    if head is not None:
+        layers = [*layers, (head, model.get_submodule(head))]
     inputs: dict[str, Tensor] = {}
     offsets: dict[str, Tensor] = {}
 
@@ -209,27 +253,58 @@ def public_adapters(
 
     hooks = [layer.register_forward_hook(watch(name)) for name, layer in layers]
     try:
-        total = losses(model, batch).sum()
+        total = losses(model, texts).sum()
     finally:
         for hook in hooks:
             hook.remove()
     used = [(name, layer) for name, layer in layers if name in offsets]
     found = torch.autograd.grad(total, [offsets[name] for name, _ in used], allow_unused=True)
+    count = len(used) - (head is not None)
     adapters = []
     for (name, layer), slope in zip(used, found, strict=True):
         if slope is None:
             continue
         gradient = slope.double()
         flat = gradient.reshape(-1, gradient.shape[-1])
-        down, left = _main_directions(inputs[name], rank).T, _main_directions(flat, rank)
-        inner = (inputs[name] @ down.T).reshape(len(batch.ids), -1, rank)
-        outer = (flat @ left).reshape(len(batch.ids), -1, rank)
+        whole = name == head
+        # The losses of a classifier do not see what is added to the scores of all classes.
+        outer_rank, inner_rank = rank, rank
+        if whole:
+            outer_rank, inner_rank = flat.shape[1] - 1, inputs[name].shape[1]
+        down = _main_directions(inputs[name], inner_rank).T
+        if whole:
+            down = _whiten(down, inputs[name])
+        left = _contrasts(flat) if whole else _main_directions(flat, outer_rank)
+        inner = (inputs[name] @ down.T).reshape(len(texts.ids), -1, inner_rank)
+        outer = (flat @ left).reshape(len(texts.ids), -1, outer_rank)
         each = outer.transpose(1, 2) @ inner
-        size = float(each.square().sum((1, 2)).mean().sqrt()) * math.sqrt(len(used))
+        size = float(each.square().sum((1, 2)).mean().sqrt())
+        size *= 1.0 if whole else math.sqrt(count)
         left = left / size if size > 0 else left
-        middle = torch.zeros(rank, rank)
-        adapters.append(Adapter(name, layer, down.float(), left.float(), middle))
+        shifted = whole and getattr(layer, "bias", None) is not None
+        middle = torch.zeros(outer_rank, inner_rank + shifted, device=down.device)
+        adapters.append(Adapter(name, layer, down.float(), left.float(), middle, shifted))
     return adapters
+
+
+def _whiten(directions: Tensor, rows: Tensor) -> Tensor:
+    """Return directions scaled such that rows vary equally in each, but for the smallest.
+
+    Otherwise what all documents have in common would use up the clip.
+    """
+    sizes = (rows @ directions.T).square().mean(0)
+    largest = sizes.sort(descending=True).values[:2][-1]
+    scaled: Tensor = directions / sizes.clamp(min=_LEAST_VARIANCE * largest).sqrt()[:, None]
+    return scaled
+
+
+def _contrasts(scores: Tensor) -> Tensor:
+    """Return an orthonormal basis of the directions whose entries add up to zero, as columns."""
+    torch = torch_module()
+    classes = scores.shape[1]
+    ones = torch.full((classes, 1), 1.0, dtype=torch.float64, device=scores.device)
+    basis, _ = torch.linalg.qr(torch.cat([ones, torch.eye(classes, device=scores.device)], 1))
+    return basis[:, 1:classes]
 
 
 def _main_directions(rows: Tensor, count: int) -> Tensor:
@@ -246,6 +321,7 @@ def sample_texts(model: Module) -> Batch:
     limit = getattr(model.config, "max_position_embeddings", None)
     width = min(_PUBLIC_LENGTH, int(limit or _PUBLIC_LENGTH))
     generator = torch.Generator().manual_seed(_SEED)
+    device = next(model.parameters()).device
     vocabulary = int(model.config.vocab_size)
     ids = torch.randint(vocabulary, (_PUBLIC_TEXTS, 1), generator=generator)
     start = model.config.bos_token_id
@@ -253,8 +329,8 @@ def sample_texts(model: Module) -> Batch:
         ids = torch.full_like(ids, int(start))
     with torch.no_grad():
         for _ in range(width - 1):
-            chances = torch.softmax(model(input_ids=ids).logits[:, -1].double(), -1)
-            ids = torch.cat([ids, torch.multinomial(chances, 1, generator=generator)], 1)
+            chances = torch.softmax(model(input_ids=ids.to(device)).logits[:, -1].double(), -1)
+            ids = torch.cat([ids, torch.multinomial(chances.cpu(), 1, generator=generator)], 1)
     return Batch(ids.numpy(), np.ones(ids.shape, np.bool_))
 
 
@@ -264,7 +340,8 @@ def language_losses(model: Module, batch: Batch) -> Tensor:
     Padding is at the end, which a causal model's earlier tokens do not see.
     """
     torch = torch_module()
-    ids, mask = torch.from_numpy(batch.ids), torch.from_numpy(batch.mask)
+    device = next(model.parameters()).device
+    ids, mask = (torch.from_numpy(part).to(device) for part in (batch.ids, batch.mask))
     logits = model(input_ids=ids).logits[:, :-1]
     losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
     scored = mask[:, 1:]
@@ -288,6 +365,12 @@ def check_model(adapted: AdaptedModel, length: int) -> None:
         raise InputError(
             f"lm must treat every document by itself, got batch normalisation in {mixing!r}."
         )
+    shared = _shared_weight(adapted)
+    if shared is not None:
+        raise InputError(
+            f"lm must have a weight of its own in every layer of its blocks, got {shared!r}, which "
+            "is used under another name too: merging adapters would change both."
+        )
     rng = np.random.default_rng(_SEED)
     width = min(length, 8)
     tokens = rng.integers(0, adapted.vocabulary, (4, width))
@@ -299,6 +382,9 @@ def check_model(adapted: AdaptedModel, length: int) -> None:
     try:
         adapted.weights = adapted.random_weights(rng)
         with adapted.attach():
+            # A document of the full length must do, whatever the secret ones have.
+            whole = rng.integers(0, adapted.vocabulary, (1, length))
+            adapted.losses(Batch(whole, np.ones((1, length), np.bool_), np.zeros(1, np.int64)))
             alone = _probe(adapted, tokens[:1], full[:1], 0)
             beside = [
                 _probe(adapted, tokens, full, 0),
@@ -323,10 +409,17 @@ def check_model(adapted: AdaptedModel, length: int) -> None:
         )
 
 
+def _shared_weight(adapted: AdaptedModel) -> str | None:
+    """Return the name of a layer with an adapter whose weight another module has as well."""
+    counts = Counter(id(p) for _, p in adapted.model.named_parameters(remove_duplicate=False))
+    named = ((each.name, id(each.layer.weight)) for each in adapted.adapters)
+    return next((name for name, weight in named if counts[weight] > 1), None)
+
+
 def _probe(
     adapted: AdaptedModel, ids: NDArray[np.int64], mask: NDArray[np.bool_], row: int
 ) -> FloatArray:
     """Return the gradient of one document of a batch."""
     labels = np.zeros(len(ids), dtype=np.int64)
     parts = adapted.gradients(Batch(ids, mask, labels))
-    return np.concatenate([part[row].double().numpy() for part in parts])
+    return np.concatenate([part[row].double().cpu().numpy() for part in parts])

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from memberbound.certificate import Certificate
+from memberbound.curve.families import GaussianCurve, SlackCurve
 from memberbound.errors import InputError
 from memberbound.games import NeighbourGame
+from memberbound.numerics.rounding import up
 from memberbound.release.all_rows.networks import NetworkBudget
+from memberbound.release.all_rows.private_columns import take_classes
 from memberbound.release.all_rows.text_training import TextTraining, record_reach
 from memberbound.release.budget import Budget, Slack
 from memberbound.release.derivation import Derivation, Measurement, SampledSteps
 from memberbound.release.noise import COARSE, SAMPLER_ASSUMPTION, check_eta_range
+from memberbound.release.randomness import SECURE, RandomSource
 
 _DOCUMENT = (
     "A record is a document. Neighbours differ in one document, which is replaced; the number of "
@@ -35,6 +41,11 @@ _ASSUMPTIONS = (
     "the certificate does not cover the refusal.",
     SAMPLER_ASSUMPTION,
 )
+_LABELS = (
+    "A document comes with its label: what is hidden is the document together with its label. A "
+    "document without a listed label counts and has no influence."
+)
+_CLASSES = "The classes of {name!r} are public: they were listed without looking at the labels."
 _SEEDED = "The noise comes from a seed: there is no protection from anyone who may know it."
 
 
@@ -47,16 +58,33 @@ class TextBudget(NetworkBudget):
 
     @classmethod
     def for_training(
-        cls, eta: float, training: TextTraining, weights: int, unit: str | None = None
+        cls,
+        eta: float,
+        training: TextTraining,
+        weights: int,
+        unit: str | None = None,
+        *,
+        bounds: Sequence[str] = (),
+        records_with_labels: int | None = None,
+        source: RandomSource = SECURE,
     ) -> TextBudget:
-        """Return the budget with the least noise that achieves η over all steps."""
-        slack = Slack(weights * training.steps)
+        """Return the budget with the least noise that achieves η over all steps.
+
+        ``weights`` is the maximum number of trained weights.  ``bounds`` names a column of labels
+        whose classes are public; with ``records_with_labels``, their number, a share is left to
+        name classes.
+        """
+        named = records_with_labels is not None
+        slack = Slack(weights * training.steps + 2 * named, int(named))
         if slack.total >= check_eta_range(eta):
             raise InputError(
                 f"eta must be above what floating-point noise of {weights} weights adds, "
                 f"got {eta!r}: take a smaller rank."
             )
-        paid = Budget(1.0, slack.total, unit=unit, slacks=slack.parts)
+        paid = Budget(1.0, slack.total, unit=unit, slacks=slack.parts, bounds=tuple(bounds))
+        if records_with_labels is not None:
+            paid = Budget.for_eta(eta, slack=slack, unit=unit, source=source)
+            take_classes(paid, records_with_labels, alone=True)
         made = cls.calibrate(eta, paid, training.sample_rate, training.steps)
         assert isinstance(made, TextBudget)
         mu = made.normal_mu
@@ -64,11 +92,21 @@ class TextBudget(NetworkBudget):
 
     @property
     def normal_mu(self) -> float | None:  # type: ignore[override]
-        """The μ of steps on all records; None for steps on samples."""
+        """The μ of all releases if every step takes all records; None for steps on samples."""
         if self.training.sample_rate < 1.0:
             return None
+        paid = [share.mu for share in self.shares]
+        return up(math.hypot(self._steps_mu, *paid), 8) if paid else self._steps_mu
+
+    @property
+    def _steps_mu(self) -> float:
         mu: float = self.training.curve("replace-one").mu  # type: ignore[attr-defined]
         return mu
+
+    def curve(self) -> SlackCurve:
+        """Return the trade-off curve of all releases, replace-one."""
+        mu = self.normal_mu
+        return super().curve() if mu is None else SlackCurve(GaussianCurve(mu), self.slack)
 
     def noise_scale(self, training: TextTraining, records: int) -> float:
         """Return the standard deviation of the noise per coordinate of a step's sum."""
@@ -92,7 +130,8 @@ class TextBudget(NetworkBudget):
     def derivation(self, records: int, theorems: tuple[str, ...]) -> Derivation:
         """Return the record from which a third party recomputes the certificate."""
         who = "documents" if self.unit is None else f"persons (values of {self.unit!r})"
-        public = (f"number of {who}", "base model, tokenizer and settings")
+        listed = [f"classes of {name!r}" for name in self.bounds]
+        public = (f"number of {who}", "base model, tokenizer and settings", *listed)
         found = replace(super().derivation(records, theorems), public=public)
         steps, mu = self.drawn, self.normal_mu
         if steps is None or mu is None:
@@ -100,8 +139,8 @@ class TextBudget(NetworkBudget):
         # Steps on all records are vectors of sums, which a replaced record moves by 2ρ.
         every = Measurement(
             "steps on all records",
-            1.0,
-            mu,
+            (self._steps_mu / mu) ** 2,
+            self._steps_mu,
             steps.norm,
             2.0 * steps.sensitivity,
             steps.steps,
@@ -109,11 +148,16 @@ class TextBudget(NetworkBudget):
             steps.noise_scale,
             steps.grid_step,
         )
-        return replace(found, measurements=(every,), budget_spent=1.0, sampled=())
+        parts = (*found.measurements, every)
+        spent = math.fsum(part.budget_share for part in parts)
+        return replace(found, measurements=parts, budget_spent=spent, sampled=())
 
     def certificate(self, *, secure: bool = True) -> Certificate:
         """Return the certificate of η for every document, or every person."""
         record = _DOCUMENT if self.unit is None else _PERSON.format(unit=self.unit)
-        assumed = (record, *_ASSUMPTIONS, *(() if secure else (_SEEDED,)))
+        labels: tuple[str, ...] = ()
+        if self.bounds or self.shares:
+            labels = (_LABELS, *(_CLASSES.format(name=name) for name in self.bounds))
+        assumed = (record, *_ASSUMPTIONS, *labels, *(() if secure else (_SEEDED,)))
         theorems = ("X12", "X22", "X31") if self.unit is None else ("X12", "X22", "X26", "X31")
         return Certificate("eta", self.curve().eta, "upper", NeighbourGame(), theorems, assumed)

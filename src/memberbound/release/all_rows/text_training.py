@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +28,14 @@ from memberbound.release.all_rows.text_adapters import AdaptedModel, Batch
 from memberbound.release.budget import noisy_release
 from memberbound.release.randomness import SECURE, InsecureSource, RandomSource
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 _MOMENTUM = 0.9
 #: Maximum number of logits of a block, and of documents.
 _BLOCK_NUMBERS, _MOST_ROWS = 2**23, 64
+#: Characters of a document to read per token of the length; this depends on the document alone.
+_CHARACTERS = 32
 #: Documents are padded to the length, or to it halved once or more, by a rule of the document
 #: alone.
 _HALVINGS = 2
@@ -130,6 +136,31 @@ class TextRecords:
         return TextRecords([self.documents[k] for k in documents], self.length, starts, labels)
 
 
+def encode_documents(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], length: int, *, closed: bool = False
+) -> list[NDArray[np.int64]]:
+    """Return the token ids of documents, cut to ``length``: a function of each document alone.
+
+    With ``closed`` the tokens that begin and end a text for its classification are around it, if
+    the tokenizer has them.  A text that the tokenizer cannot read has no tokens of its own.
+    """
+    start, end = tokenizer.bos_token_id, None
+    if closed and tokenizer.cls_token_id is not None:
+        start, end = tokenizer.cls_token_id, tokenizer.sep_token_id
+    head, tail = ([] if token is None else [int(token)] for token in (start, end))
+    coded = []
+    for text in texts:
+        # JSON may hold half of a surrogate pair, which UTF-8 cannot encode.
+        known = text[: _CHARACTERS * length].encode("utf-8", "replace").decode("utf-8")
+        try:
+            ids = [int(i) for i in tokenizer(known, add_special_tokens=False)["input_ids"]]
+        except Exception:  # a refusal would tell something about the document
+            ids = []
+        inside = ids[: max(0, length - len(head) - len(tail))]
+        coded.append(np.array((head + inside + tail)[:length], dtype=np.int64))
+    return coded
+
+
 def record_reach(clip: float, records: int) -> float:
     """Return an upper bound on the change of a computed batch sum by one record (claim 2).
 
@@ -153,22 +184,22 @@ def sum_clipped_gradients(
     their documents, added one at a time in their own order, and clipped as a whole.
     Memory: one block, plus one gradient with persons, whatever the sample.
     """
-    torch = torch_module()
-    total = torch.zeros(adapted.size, dtype=torch.float64)
+    torch, device = torch_module(), adapted.device
+    total = torch.zeros(adapted.size, dtype=torch.float64, device=device)
     owner = _owners(records)
     person, inside, count = -1, torch.zeros_like(total), 0
 
     def close() -> None:
         nonlocal total
         if count:
-            kept = torch.ones(1, dtype=torch.bool)
+            kept = torch.ones(1, dtype=torch.bool, device=device)
             mean = (inside / count)[None, :]
             total += (clip_factors([mean], kept, clip)[:, None] * torch.nan_to_num(mean))[0]
 
     for indices, batch in records.blocks(sample, adapted.vocabulary):
         parts = adapted.gradients(batch)
         if owner is None:
-            kept = torch.arange(len(batch.ids)) < len(indices)
+            kept = torch.arange(len(batch.ids), device=device) < len(indices)
             total += torch.cat(sum_clipped(parts, kept, clip))
         else:
             gradients = torch.cat(parts, dim=1).double()
@@ -180,7 +211,7 @@ def sum_clipped_gradients(
                 count += 1
         advance(len(indices))
     close()
-    return np.asarray(total.numpy())
+    return np.asarray(total.cpu().numpy())
 
 
 def _owners(records: TextRecords) -> NDArray[np.int64] | None:
@@ -204,7 +235,9 @@ class TrainingState:
         """Return the state before the first step."""
         return cls(0, *(np.zeros(size) for _ in range(3)))
 
-    def next(self, noisy: FloatArray, training: TextTraining) -> TrainingState:
+    def next(
+        self, noisy: FloatArray, training: TextTraining, rates: FloatArray | float = 1.0
+    ) -> TrainingState:
         """Return the state after a noisy mean gradient: a step of descent with momentum.
 
         The public projections give all directions similar scales, so none needs its own rate.
@@ -212,7 +245,7 @@ class TrainingState:
         """
         step = self.step + 1
         momentum = _MOMENTUM * self.momentum + (1 - _MOMENTUM) * noisy
-        weights = self.weights - training.rate * momentum / (1 - _MOMENTUM**step)
+        weights = self.weights - training.rate * rates * momentum / (1 - _MOMENTUM**step)
         kept = max(1, math.ceil(training.steps * training.averaged))
         taken = step - (training.steps - kept)
         mean = self.mean if taken < 1 else self.mean + (weights - self.mean) / taken
@@ -273,6 +306,7 @@ def train_adapters(
     """
     current = TrainingState.start(adapted.size) if state is None else state
     expected = training.sample_rate * len(records)
+    rates = adapted.rates
     whole = max(1, round(training.sample_rate * len(records.documents)))
     for step in range(current.step, training.steps):
         source = noise.source_of(step)
@@ -289,7 +323,7 @@ def train_adapters(
         total = sum_clipped_gradients(adapted, records, sample, training.clip, advance)
         # From here on nothing but the noisy sum is used: post-processing.
         noisy = noise.measure(step, total, source) / expected
-        current = current.next(noisy, training)
+        current = current.next(noisy, training, rates)
         if not np.isfinite(current.weights).all():
             raise InputError("training must stay finite: take a smaller rate.")
         keep(current)

@@ -1,0 +1,91 @@
+"""Public settings of a language model's training, by rules of public numbers (X31)."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scipy import special
+
+from memberbound.errors import InputError, whole_number
+from memberbound.release.all_rows.text_training import TextTraining
+from memberbound.release.noise import check_eta_range
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+#: Settings, chosen on public texts (docs/howto/fine-tune-a-language-model.md): steps, passes over
+#: the documents, rate, tokens of a document; rank by the number of records times μ.
+_STEPS, _PASSES, _RATE, _LENGTH = 60, 4.0, 1.5, 128
+_RANKS = ((300.0, 8), (900.0, 16), (math.inf, 32))
+#: The product of the number of records and μ below which noise drowns any gradient.
+_LEAST_SIGNAL = 60.0
+
+
+def default_training(
+    records: int,
+    eta: float,
+    *,
+    length: int,
+    rank: int | None = None,
+    steps: int | None = None,
+    sample_rate: float | None = None,
+    rate: float | None = None,
+) -> TextTraining:
+    """Return settings by a public rule, given the number of records and η.
+
+    Given ``steps``, ``sample_rate`` and ``rate`` are kept.
+
+    Edge cases: refuse a corpus if noise would drown its gradients.
+    """
+    mu = 2 * float(special.ndtri(0.5 + check_eta_range(eta)))
+    if records * mu < _LEAST_SIGNAL:
+        raise InputError(
+            f"texts must have at least {math.ceil(_LEAST_SIGNAL / mu)} records (documents, or "
+            f"persons with unit) for eta {eta!r}, got {records}: with fewer, noise drowns their "
+            "content. Collect more, or allow a larger eta."
+        )
+    taken = whole_number("steps", _STEPS if steps is None else steps, at_least=1)
+    # A noise multiplier of about 1.2: below 1 sampling no longer makes up for smaller noise.
+    least = 0.6 * mu / math.sqrt(taken)
+    sample = min(1.0, max(_PASSES / taken, least)) if sample_rate is None else sample_rate
+    usual = next(size for limit, size in _RANKS if records * mu < limit)
+    chosen = usual if rank is None else rank
+    return TextTraining(taken, sample, _RATE if rate is None else rate, chosen, length)
+
+
+def whole_samples(training: TextTraining, *, given: float | None) -> TextTraining:
+    """Return the settings with full-batch steps, so that a ledger can compose their curve."""
+    if given is not None:
+        raise InputError(f"sample_rate must be 1 with a ledger, got {given!r}.")
+    steps = max(1, min(training.steps, math.ceil(4 * _PASSES)))
+    return replace(training, sample_rate=1.0, steps=steps)
+
+
+def check_length(model: Module, length: int | None, *, masked: bool = False) -> int:
+    """Return how many tokens of a document are used: what the model takes, or fewer.
+
+    With ``masked`` one token more is given to the model.
+    """
+    config = model.config
+    limit = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
+    most = _LENGTH if limit is None else int(limit) - masked
+    if length is None:
+        return min(_LENGTH, most)
+    wanted = whole_number("length", length, at_least=2)
+    if limit is not None and wanted > most:
+        raise InputError(f"length must be at most {most}, which is what lm takes, got {wanted}.")
+    return wanted
+
+
+def fingerprint(folder: Path) -> str:
+    """Return a SHA-256 of the weights and the tokenizer of a folder."""
+    found = hashlib.sha256()
+    for path in sorted(folder.glob("*")):
+        if path.suffix in (".safetensors", ".json", ".txt", ".model") and path.is_file():
+            with path.open("rb") as file:
+                found.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+    return found.hexdigest()
