@@ -1,4 +1,4 @@
-"""The trade-off curve: one immutable type for the best attacker's ROC, in three forms.
+"""Trade-off curves: the best attacker's ROC as an immutable type, in three forms.
 
 =====================  =====================================================================
 form                   what it is

@@ -1,4 +1,4 @@
-"""The trade-off curve, the best attacker's ROC, and its general form, the polygon.
+"""The base class of trade-off curves (the best attacker's ROC), and polygons.
 
 A curve belongs to a pair of laws of what the attacker sees, *in* (the record was used) and *out*
 (it was not).  It is determined by its two privacy profiles, the hockey-sticks at ε ≥ 0
@@ -6,8 +6,9 @@ A curve belongs to a pair of laws of what the attacker sees, *in* (the record wa
     forward(ε)  = max_α TPR(α) - e^ε α              (in against out)
     backward(ε) = max_α (1-α) - e^ε (1-TPR(α))      (out against in)
 
-and this is how the forms below store it: both ends of the ROC keep full relative precision, and
-no read-off subtracts two numbers near one.  See ``docs/theory.md`` for the dictionary.
+and the classes below store it in this form, so that both ends of the ROC keep full relative
+precision, and no result is a difference of two numbers near one.  See ``docs/theory.md`` for the
+dictionary.
 """
 
 from __future__ import annotations
@@ -47,22 +48,22 @@ _SIDES = ("forward", "backward", "both")
 
 
 class TradeoffCurve(ABC):
-    """The ROC of the best attacker, never below the truth.
+    """An upper bound on the ROC of the best attacker.
 
-    Guarantee: every read-off is an upper bound on the attacker (a lower bound for
-    security).  Forms that are exact, such as those of finite or Gaussian pairs, are exact up to
-    the stated rounding; pessimistic forms lie above the truth.
+    Guarantee: every number is an upper bound on the attacker (a lower bound for security).  Curves
+    of finite or Gaussian pairs are exact up to the stated rounding; pessimistic curves lie above
+    the truth.
     """
 
-    # ---- what a form has to provide -------------------------------------------------------
+    # ---- methods of a subclass -------------------------------------------------------
 
     @abstractmethod
     def _profile(self, epsilon: FloatArray, *, forward: bool) -> FloatArray:
-        """Hockey-sticks at ε ≥ 0 from above."""
+        """Return upper bounds on hockey-sticks at ε ≥ 0."""
 
     @abstractmethod
     def _tpr(self, fpr: FloatArray) -> FloatArray:
-        """TPR at FPR in (0, 1] from above."""
+        """Return upper bounds on the TPR at FPR in (0, 1]."""
 
     @abstractmethod
     def reversed(self) -> TradeoffCurve:
@@ -75,15 +76,16 @@ class TradeoffCurve(ABC):
 
     @abstractmethod
     def knots(self) -> FloatArray:
-        """Slopes, as ε = ln(slope), at which support lines describe the curve (all finite)."""
+        """Return finite ε = ln(slope) at which support lines describe the curve."""
 
-    # ---- read-offs ------------------------------------------------------------------------
+    # ---- numbers of the curve
+    # ------------------------------------------------------------------------
 
     def delta(self, epsilon: float, side: Side = "both") -> float:
         """Return the hockey-stick at e^ε, the δ of (ε, δ)-indistinguishability, from above.
 
-        Theorem: theory §1.  ``side="both"`` is the larger of the two directions, which is what
-        DP and PMP ask for (L24-D2).
+        Theorem: theory §1.  ``side="both"`` is the larger of the two directions, as in DP and PMP
+        (L24-D2).
         """
         one_of("side", side, _SIDES)
         eps = np.array([nonnegative("epsilon", epsilon)])
@@ -116,7 +118,7 @@ class TradeoffCurve(ABC):
         return last_true(lambda e: self.delta(e, side) <= target, top, 0.0, near)
 
     def _search_top(self, target: float, side: Side) -> float:
-        """Some ε at which the profile is at most ``target``, by doubling."""
+        """Return an ε at which the profile is at most ``target``, by doubling."""
         top = 1.0
         while top < 1e300:
             if self.delta(top, side) <= target:
@@ -127,7 +129,7 @@ class TradeoffCurve(ABC):
     def tpr(self, fpr: float) -> float:
         """Return the best true-positive rate at false-positive rate ``fpr``, from above.
 
-        Edge cases: ``fpr=0`` gives the mass of outcomes that betray membership for certain.
+        Edge cases: ``fpr=0`` gives the mass of outcomes that reveal membership with certainty.
         """
         alpha = fraction("fpr", fpr)
         if alpha == 1.0:
@@ -151,14 +153,14 @@ class TradeoffCurve(ABC):
     @property
     def advantage(self) -> float:
         """max_α TPR(α) - α, the total variation between the worlds, from above."""
-        # Both directions give the same number at ε = 0; the smaller float is still a bound.
+        # Both directions agree at ε = 0, so the smaller double is a bound too.
         zero = np.zeros(1)
         forward = float(self._profile(zero, forward=True)[0])
         return min(1.0, forward, float(self._profile(zero, forward=False)[0]))
 
     @property
     def eta(self) -> float:
-        """The η of Membership Inference Privacy at k = N/2: half the advantage (I24-D1, P2)."""
+        """η of Membership Inference Privacy at k = N/2, half the advantage (I24-D1, P2)."""
         return half_up(self.advantage)
 
     def accuracy(self, prior: float = 0.5) -> float:
@@ -174,7 +176,7 @@ class TradeoffCurve(ABC):
         stick = self.advantage if eps == 0.0 else self.delta(eps, "forward" if rare else "backward")
         base, weight = max(pi, 1 - pi), min(pi, 1 - pi)
         if stick == 0.0:
-            # 1 - base is exact: where it exceeds π, the subtraction 1 - π was rounded down.
+            # 1 - base is exact; if it exceeds π, the subtraction 1 - π was rounded down.
             return math.nextafter(base, 1.0) if pi < min(0.5, 1 - base) else base
         if pi == 0.5:
             return min(1.0, sum_up(base, half_up(stick)))
@@ -183,9 +185,9 @@ class TradeoffCurve(ABC):
     def precision(self, prior: float = 0.5, fpr: float | None = None) -> float:
         """Return the best probability that a record named "in" was in.
 
-        With ``fpr`` the attacker must use that false-positive rate; without it the attacker may
-        name as few records as it likes, which is unbounded whenever some outcome betrays
-        membership for certain.
+        With ``fpr`` the attacker must use that false-positive rate.  Without it, the attacker may
+        name as few records as it likes, so the precision is 1 if some outcome reveals membership
+        with certainty.
         """
         pi = fraction("prior", prior)
         if pi in (0.0, 1.0):
@@ -235,7 +237,7 @@ class TradeoffCurve(ABC):
             return self
         knots = np.unique(np.append(np.abs(self.knots()), 0.0))
         gap = self._profile(knots, forward=True) - self._profile(knots, forward=False)
-        gap[0] = 0.0  # at ε = 0 both are the advantage, and rounding is no crossing
+        gap[0] = 0.0  # at ε = 0 both are the advantage, so a sign from rounding is no crossing
         # If the two profiles cross, their maximum has a corner that neither of them has.
         first = np.flatnonzero(gap[:-1] * gap[1:] < 0)
         share = gap[first] / (gap[first] - gap[first + 1])
@@ -257,7 +259,7 @@ class TradeoffCurve(ABC):
         return polygon_from_lines(*ahead, *behind)
 
     def group(self, records: int) -> TradeoffCurve:
-        """Return the curve of a group: this many records replaced one after the other.
+        """Return the curve of a group of records that are replaced one after the other.
 
         Theorem: X33, f chained with itself (proofs/chained-curves.md); exact for Gaussian curves.
         """
@@ -275,7 +277,7 @@ class TradeoffCurve(ABC):
     def dominates(self, other: TradeoffCurve, tolerance: float = 1e-9) -> bool:
         """Whether this attacker is at least as strong everywhere (post-processing order).
 
-        Theorem (Blackwell): then ``other`` can be simulated from what this attacker sees.
+        Theorem (Blackwell): if so, ``other`` can be simulated from this attacker's view.
         ``tolerance`` is absolute, on the hockey-sticks, and absorbs both curves' rounding.
         Analytic curves are compared on their grid of support lines.
         """
@@ -370,7 +372,8 @@ class PolygonCurve(TradeoffCurve):
 
     @cached_property
     def _behind(self) -> OneSided:
-        # Steepest first either way, so that a curve and its reverse add in the same order.
+        # Steepest first in both cases, so that a curve and its reverse are summed in the same
+        # order.
         return OneSided.of(-self.loss[::-1], self.heavy[::-1])
 
     def _profile(self, epsilon: FloatArray, *, forward: bool) -> FloatArray:
@@ -397,7 +400,7 @@ class PolygonCurve(TradeoffCurve):
         behind = self._profile(np.maximum(-slopes, 0.0), forward=False)
         stick = np.where(slopes >= 0, ahead, behind)[where]
         with np.errstate(over="ignore", under="ignore"):
-            # In two halves where e^ℓ overflows: α may be as small as it is large.
+            # Split e^ℓ into two factors, because it may overflow while α is tiny.
             half = np.exp(log_slope / 2)
             rise = np.where(log_slope < 700, alpha * np.exp(log_slope), alpha * half * half)
             steep = stick + rise
@@ -423,7 +426,7 @@ class PolygonCurve(TradeoffCurve):
         return super().epsilon(delta, side) if quick is None else quick
 
     def _chord_epsilon(self, target: float, side: Side) -> float | None:
-        """Return ε at δ from the two knots around it, checked on both sides; else ``None``.
+        """Return ε at δ by interpolation between knots, verified on both sides, or ``None``.
 
         Between knots the profile is linear in e^ε, so one division replaces the bisection.
         """
@@ -456,7 +459,7 @@ class PolygonCurve(TradeoffCurve):
 
     @cached_property
     def is_symmetric(self) -> bool:
-        """Whether the segments mirror each other exactly."""
+        """Whether the segments are exactly symmetric."""
         mirror = self.reversed()
         return bool(
             np.array_equal(self.loss, mirror.loss) and np.array_equal(self.heavy, mirror.heavy)
@@ -481,9 +484,9 @@ def polygon_from_lines(
     """Return the polygon enclosed by support lines in both directions (ε ≥ 0, δ in [0, 1]).
 
     Guarantee: at or above every curve that satisfies all the lines.
-    Numerics: the profile exceeds δ at a line that matters by about 16 roundings per line.
-    Edge cases: no lines in a direction means no information in that direction; at the steepest
-    line δ comes back unrounded.
+    Numerics: the profile exceeds δ at an active line by about 16 roundings per line.
+    Edge cases: without lines in a direction there is no information in that direction; at the
+    steepest line δ is not rounded.
     """
     return PolygonCurve(
         *segments_from_lines(forward_epsilon, forward_delta, backward_epsilon, backward_delta)
@@ -493,12 +496,11 @@ def polygon_from_lines(
 # ── The chain of two polygons ─────────────────────────────────────────────────────────────────────
 #
 # For lines R₁ ≤ δ₁ + γ₁α and R₂ ≤ δ₂ + γ₂t the chain obeys R₂(R₁(α)) ≤ (δ₂ + γ₂δ₁) + γ₁γ₂α, for
-# *any* choice of the two lines; walking both polygons along the middle axis picks the pairs that
-# touch.
+# *any* two lines; a sweep of both polygons along the middle axis finds the pairs that touch.
 
 
 def _touching(one: PolygonCurve, two: PolygonCurve) -> list[tuple[float, float]]:
-    """Pairs of finite log-slopes with segments that overlap on the middle axis."""
+    """Return pairs of finite log-slopes whose segments overlap on the middle axis."""
     mid_one = np.cumsum(one.inside)
     mid_two = np.cumsum(two.outside)
     i = j = 0
@@ -514,7 +516,7 @@ def _touching(one: PolygonCurve, two: PolygonCurve) -> list[tuple[float, float]]
 
 
 def _full_stick(curve: PolygonCurve, log_slope: FloatArray) -> FloatArray:
-    """max_α TPR - e^ℓ α for a log-slope of either sign."""
+    """Return max_α TPR - e^ℓ α, for log-slopes of either sign."""
     ahead = curve._profile(np.maximum(log_slope, 0.0), forward=True)
     behind = curve._profile(np.maximum(-log_slope, 0.0), forward=False)
     with np.errstate(under="ignore"):
@@ -523,10 +525,10 @@ def _full_stick(curve: PolygonCurve, log_slope: FloatArray) -> FloatArray:
 
 
 def _chain_lines(one: PolygonCurve, two: PolygonCurve) -> tuple[FloatArray, FloatArray]:
-    """Lines of non-negative total log-slope for the chain."""
+    """Return the lines of the chain with non-negative total log-slope."""
     pairs = _touching(one, two)
     extra = sorted({float(x) for x in one.loss if math.isfinite(x)}, reverse=True)
-    pairs += [(x, -x) for x in extra]  # the diagonal line, whichever pair touches there
+    pairs += [(x, -x) for x in extra]  # for the diagonal line
     a = np.array([p[0] for p in pairs])
     b = np.array([p[1] for p in pairs])
     keep = a + b >= 0
@@ -546,9 +548,9 @@ def _chain_lines(one: PolygonCurve, two: PolygonCurve) -> tuple[FloatArray, Floa
 
 
 def _lowered(*logarithms: float) -> tuple[float, bool]:
-    """Size of a sum of logarithms from below, and whether it is positive.
+    """Return a lower bound on |Σ logarithms|, and whether the sum is positive.
 
-    Lowering the ε of a hockey-stick can only raise it: that absorbs the rounding, at most two
+    Lowering the ε of a hockey-stick can only raise it, which absorbs the rounding: at most two
     units in the last place of every term and of the sum.
     """
     total = math.fsum(logarithms)
@@ -565,5 +567,5 @@ def price_exponent(nu: float, lam: float) -> tuple[float, bool]:
 
 def posterior_upper(prior: float, ratio: float) -> float:
     """Return π/(π + (1-π)·out/in) from above, for a likelihood ratio out/in ≤ 1 off by one ulp."""
-    # The last step covers every rounding; among the smallest doubles the product is exact.
+    # The last step covers all roundings; for subnormal numbers the product is exact.
     return min(1.0, up(prior / (prior + (1 - prior) * ratio), 8))

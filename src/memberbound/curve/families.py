@@ -21,7 +21,7 @@ _DENSE_TO = 20.0
 
 
 def analytic_knots(reach: float) -> FloatArray:
-    """ε at which an analytic curve gets support lines: dense near 0, geometric up to ``reach``."""
+    """Return ε for support lines of an analytic curve: dense near 0, geometric up to ``reach``."""
     limit = positive("reach", reach)
     dense = np.linspace(0.0, min(limit, _DENSE_TO), _LINES)
     if limit <= _DENSE_TO:
@@ -70,13 +70,13 @@ class GaussianCurve(TradeoffCurve):
         return self
 
     def then(self, other: TradeoffCurve) -> TradeoffCurve:
-        """Chain two curves; the shifts of two Gaussian ones add up, because thresholds are best."""
+        """Chain two curves; shifts of Gaussian curves add up, because thresholds are optimal."""
         if isinstance(other, GaussianCurve):
             return GaussianCurve(sum_up(self.mu, other.mu))
         return super().then(other)
 
     def group(self, records: int) -> GaussianCurve:
-        """Return the curve of several records: that of the sum of their shifts."""
+        """Return the curve of several records, which has the sum of their shifts."""
         return GaussianCurve(up(whole_number("records", records) * self.mu, 2))
 
     @property
@@ -85,7 +85,7 @@ class GaussianCurve(TradeoffCurve):
         return True
 
     def knots(self) -> FloatArray:
-        """ε grid of support lines, as far as the profile stays above 1e-300 or so."""
+        """Return an ε grid of support lines, where the profile is above about 1e-300."""
         if self.mu == 0.0:
             return np.zeros(1)
         ahead = analytic_knots(min(self.mu * (self.mu / 2 + 37.0), _FARTHEST))
@@ -144,7 +144,7 @@ class LaplaceCurve(TradeoffCurve):
         return self
 
     def then(self, other: TradeoffCurve) -> TradeoffCurve:
-        """Chain two curves; the shifts of two Laplace ones add up, because thresholds are best."""
+        """Chain two curves; shifts of Laplace curves add up, because thresholds are optimal."""
         if isinstance(other, LaplaceCurve):
             return LaplaceCurve(sum_up(self.reach, other.reach))
         return super().then(other)
@@ -155,14 +155,14 @@ class LaplaceCurve(TradeoffCurve):
         return True
 
     def knots(self) -> FloatArray:
-        """A uniform grid of log-slopes in [-reach, reach]."""
+        """Return a uniform grid of log-slopes in [-reach, reach]."""
         if self.reach == 0.0:
             return np.zeros(1)
         ahead = np.linspace(0.0, self.reach, 1001)
         return np.concatenate([-ahead[:0:-1], ahead])
 
 
-# ── A curve with both worlds known only up to a small total variation ─────────────────────────────
+# ── Curves of worlds that are known up to a small total variation ─────────────────────────────────
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class SlackCurve(TradeoffCurve):
 
     Guarantee: TPR(α) ≤ base(α + slack) + slack and H_ε ≤ base's + (1 + e^ε)·slack, because every
     event's probability is off by at most ``slack`` in either world (proofs/gradient-descent.md,
-    claim 4).  The two worlds may be off by different amounts up to it.
+    claim 4).  The two worlds may differ by different amounts, up to ``slack`` each.
     Numerics: rounded up.
 
     Examples:
@@ -195,7 +195,7 @@ class SlackCurve(TradeoffCurve):
 
     @cached_property
     def _lowest(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """(ε, δ) at which the raised profile is lowest, backward and forward, on a grid."""
+        """Return (ε, δ) where the raised profile is lowest on a grid, backward and forward."""
         knots, lowest = self.base.knots(), []
         for forward in (False,) if self.is_symmetric else (False, True):
             grid = np.append(0.0, knots[knots > 0] if forward else -knots[knots < 0])
@@ -209,8 +209,8 @@ class SlackCurve(TradeoffCurve):
             return self.base._profile(epsilon, forward=forward)
         raised = self._raised(epsilon, forward=forward)
         if not np.any(epsilon):
-            return raised  # Nothing is before ε = 0: the advantage needs no search for the lowest.
-        # A profile never rises: beyond the ε where the bound is lowest, that value still holds.
+            return raised  # The advantage, at ε = 0, needs no search for the minimum.
+        # A profile never increases, so the lowest bound also holds at larger ε.
         threshold, value = self._lowest[int(forward)]
         return np.where(epsilon >= threshold, np.minimum(raised, value), raised)
 
@@ -222,13 +222,13 @@ class SlackCurve(TradeoffCurve):
         return np.minimum(np.nextafter(inner + self.slack, np.inf), 1.0)
 
     def certain_mass(self) -> float:
-        """Return what may betray membership for certain: at most the TPR at FPR ``slack``, more."""
+        """Return a bound on the certain mass: the TPR at FPR ``slack``, plus the slack."""
         if self.slack == 0.0:
             return self.base.certain_mass()
         return min(1.0, sum_up(self.base.tpr(self.slack), self.slack))
 
     def group(self, records: int) -> SlackCurve:
-        """Return the curve of several records; every one adds its slack before the next.
+        """Return the curve of several records, each with its own slack.
 
         Theorem: X33, proofs/chained-curves.md: the slack of k records is s_k = f(s_{k-1} + s) + s.
         """
@@ -244,33 +244,32 @@ class SlackCurve(TradeoffCurve):
 
     @property
     def is_symmetric(self) -> bool:
-        """As the pair it is near to."""
+        """Whether the base curve is symmetric."""
         return self.base.is_symmetric
 
     def knots(self) -> FloatArray:
-        """ε grid of the pair it is near to."""
+        """Return the ε grid of the base curve."""
         return self.base.knots()
 
 
-# ── One number for a curve: μ of Gaussian differential privacy, and what that hides ───────────────
+# ── Summarise a curve by μ of Gaussian differential privacy ───────────────────────────────────────
 
-#: Shift of the curve of μ-GDP before it must bound a curve: no Gaussian curve bounds one with a δ,
-#: and a larger allowance would hide differences at small FPR.
+#: Shift of the μ-GDP curve before it must bound a curve.  Without a shift, no Gaussian curve bounds
+#: one with a δ; a larger shift would hide differences at small FPR.
 _MOVED = 1e-5
 
 
 def gaussian_summary(curve: TradeoffCurve) -> tuple[float, float]:
-    """Return μ and the regret of summing a curve up by it.
+    """Return μ and the regret of summarising a curve by it.
 
     Guarantee: with r the regret and G(α) = Φ(Φ⁻¹(α) + μ), TPR(α) ≤ G(α + r) + r and
-    G(α) ≤ TPR(α + r) + r for every α: moved by r in both rates, neither curve is more private than
-    the other.  μ is the least for which the first holds with 1e-5 in place of r, so that a large
-    regret means a cautious μ, not an unsafe one.
+    G(α) ≤ TPR(α + r) + r for every α: after a shift by r in both rates, neither curve is more
+    private than the other.  μ is the least for which the first inequality holds with 1e-5 instead
+    of r, so a large regret means a cautious μ, not an unsafe one.
     Theorem: G(· + r) + r is concave, so it bounds a polygon if it bounds its corners; and
     TPR(· + r) + r, the least of its support lines, bounds G if r ≥ (δ_G(ε) - δ(ε))/(1 + e^ε) for
     the slope e^ε of each line.
-    Numerics: r pays for the rounding of both numbers.  Edge cases: μ = 8.53 means no protection at
-    all.
+    Numerics: r covers the rounding of both numbers.  Edge cases: μ = 8.53 means no protection.
 
     Examples:
         >>> gaussian_summary(SlackCurve(GaussianCurve(0.25), 1e-9))
@@ -288,8 +287,8 @@ def gaussian_summary(curve: TradeoffCurve) -> tuple[float, float]:
         fpr[inside] + _MOVED
     )
     mu = float(shifts.max(initial=0.0))
-    # Corners and profiles are sums of masses: off by their rounding, and by what the masses add up
-    # to besides 1.
+    # Corners and profiles are sums of masses, with errors from rounding and from a total other than
+    # 1.
     rounding = abs(1.0 - float(fpr[-1])) + abs(1.0 - float(tpr[-1])) + 8 * (fpr.size + 8) * UNIT
     normal, knots, hidden = GaussianCurve(mu), polygon.knots(), 0.0
     for forward in (True, False):

@@ -6,9 +6,9 @@ leaving lines out is always sound.
 
 In the plane of slope x = e^ε against δ a curve is a convex function (its profile), and lines are
 points on or above it, so the chord between two points lies above it too.  The polygon built here
-has its corners at the points: it is sound once its profile reaches δ at every line that was kept,
-and at ε = 0, where the two directions meet.  Masses are computed from the steepest line on, each
-just large enough to reach the next point, with sums of non-negative terms rounded outward.
+has its corners at these points.  It is sound if its profile reaches δ at every kept line, and at ε
+= 0, where the two directions meet.  Masses are computed starting from the steepest line, each just
+large enough to reach the next point, with sums of non-negative terms rounded outward.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from memberbound.errors import InputError
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, down, up, up_array
 
 _Line = tuple[float, float]  # (ε ≥ 0, δ): y ≤ δ + e^ε·x
-#: Lines count as one if their ε agree to this many units in the last place.
+#: Lines are merged if their ε agree to this many units in the last place.
 _CLOSE = 256.0
 
 
 def _hull(lines: Sequence[_Line]) -> list[_Line]:
     """Keep the lines that touch the enclosed region, steepest first.
 
-    Leaving out a line is sound, so neither rounding nor the order of removal can do harm.
+    Removing a line is always sound, whatever the rounding or the order of removal.
     """
     if not lines:
         return []
     pairs = np.array(lines)
     pairs = pairs[np.lexsort((pairs[:, 1], -pairs[:, 0]))]
     pairs = pairs[np.append(True, np.diff(pairs[:, 0]) != 0)]
-    # Of lines closer than a few hundred units in the last place one is enough: dividing by such a
-    # gap would only magnify rounding.
+    # Keep one of several lines within a few hundred units in the last place, because dividing by
+    # such a gap would magnify rounding.
     gaps = -np.diff(pairs[:, 0])
     pairs = pairs[np.append(True, gaps > _CLOSE * UNIT * pairs[:-1, 0])]
     eps, delta = pairs[:, 0], np.minimum(pairs[:, 1], 1.0)
@@ -48,8 +48,8 @@ def _hull(lines: Sequence[_Line]) -> list[_Line]:
     keep = delta < np.append(later[1:], math.inf)
     eps, delta = eps[keep], delta[keep]
     while eps.size > 2:
-        # Heights at which neighbours cross; a line between two crossings in the wrong order never
-        # touches.  Of several such lines in a row every other one goes; the rest are seen again.
+        # Heights at which neighbours cross.  A line between two crossings in the wrong order never
+        # touches the region.  If there are several in a row, remove every other one and repeat.
         with np.errstate(over="ignore"):
             cross = delta[:-1] + np.diff(delta) / -np.expm1(np.diff(eps))
         idle = cross[:-1] >= cross[1:]
@@ -64,7 +64,7 @@ def _hull(lines: Sequence[_Line]) -> list[_Line]:
 
 
 def _chords(ahead: FloatArray, behind: FloatArray) -> FloatArray:
-    """Total variation allowed by one line in each direction, from above.
+    """Return upper bounds on the total variation allowed by one line in each direction.
 
     The chord at slope 1 between the points of (a, δ_a) ahead and (b, δ_b) behind is u·δ_a +
     w·(1 - e^{-b} + e^{-b}δ_b) with weights w = (1-e^{-a})/(1-e^{-a-b}) and u = 1 - w.  A missing
@@ -80,13 +80,13 @@ def _chords(ahead: FloatArray, behind: FloatArray) -> FloatArray:
 
 
 def _total_variation(ahead: list[_Line], behind: list[_Line]) -> float:
-    """δ at ε = 0 that the lines of both directions allow together, from above."""
+    """Return an upper bound on δ at ε = 0, given the lines of both directions."""
     flat = [line[1] for line in (*ahead, *behind) if line[0] == 0.0]
     best = min([1.0, *flat])
     missing = (math.inf, 0.0)
     one = np.array([line for line in ahead if line[0] > 0.0] + [missing])
     two = np.array([line for line in behind if line[0] > 0.0] + [missing])
-    # Every pair is a valid bound; going back and forth finds the lowest chord of two convex chains.
+    # Every pair gives a valid bound; alternate to find the lowest chord of two convex chains.
     with np.errstate(under="ignore"):
         for i, j in ((0, 0), (one.shape[0] - 1, two.shape[0] - 1)):
             best = min(best, _lowest_chord(one, two, i, j))
@@ -104,12 +104,12 @@ def _lowest_chord(one: FloatArray, two: FloatArray, i: int, j: int) -> float:
 
 
 def _half(lines: list[_Line]) -> tuple[list[float], list[float]]:
-    """Log-slopes and heavier masses of one side of the polygon, the flattest line having ε = 0.
+    """Return log-slopes and heavier masses of one side of the polygon; the last line has ε = 0.
 
     With S the profile beyond the certain mass, and O the lighter mass so far times e^ε, a step
-    from ε to ε - h turns them into S + (O + heavy)(1 - e^{-h}) and (O + heavy)e^{-h}.  Both are
-    kept from below, by more than their error: this also covers the rounding of the differences, so
-    that every heavy mass comes out large enough.
+    from ε to ε - h changes them to S + (O + heavy)(1 - e^{-h}) and (O + heavy)e^{-h}.  Both are
+    lowered by more than their error, which also covers the rounding of differences, so that every
+    heavy mass is large enough.
     """
     certain = lines[0][1]
     loss, mass = [math.inf], [certain]
@@ -118,7 +118,7 @@ def _half(lines: list[_Line]) -> tuple[list[float], list[float]]:
         step = line[0] - flatter[0]
         share, left = -math.expm1(-step), math.exp(-step)
         needed = flatter[1] - certain - gained
-        # No more than all of the mass can lie on slopes of e^ε and above.
+        # At most the total mass can lie on slopes of e^ε and above.
         total = min(up(needed / share, 8), 2 / left if left > 0 else math.inf)
         heavy = max(0.0, total - lighter)
         loss.append(line[0])

@@ -1,4 +1,4 @@
-"""The curve of an attacker who also sees which of several curves applies."""
+"""Mixtures: the curve of an attacker who also sees which of several curves applies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def mixture(curves: Sequence[TradeoffCurve], weights: Sequence[float]) -> Polygo
 
 
 def _scaled(masses: FloatArray, weight: float) -> FloatArray:
-    """Product with a weight; a positive one stays positive."""
+    """Multiply masses by a weight; a positive product stays positive."""
     if weight == 0.0:
         return np.zeros_like(masses)
     with np.errstate(under="ignore"):

@@ -29,15 +29,15 @@ from memberbound.numerics.rounding import (
     up_array,
 )
 
-#: Largest (ε × segment) table that is added up entry by entry; beyond it one sweep is quicker.
+#: Largest (ε × segment) table to sum entry by entry; beyond it one sweep is faster.
 _DENSE = 1 << 14
-#: Entries of the (ε × segment) table held in memory at once.
+#: Number of entries of the (ε × segment) table in memory.
 _BLOCK = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
 class OneSided:
-    """Sums of one profile: segments steeper than 1, and certain outcomes.
+    """The sums of one profile: segments steeper than 1, and certain outcomes.
 
     ``certain`` is the mass of outcomes that are impossible in the other world, from above; a single
     atom is not rounded.
@@ -76,23 +76,23 @@ class OneSided:
                     gap = eps[start : start + rows, None] - loss[None, :]
                     result[start : start + rows] = -np.expm1(np.minimum(gap, 0.0)) @ heavy
             raised = (certain + result) * (1 + slack)
-        # Every product may have lost half of the smallest double.  Where no finite segment counts,
-        # the certain mass is not rounded, so that (ε, δ) returns δ.
+        # Every product may have lost half of the smallest double.  If no finite segment counts, the
+        # certain mass is not rounded, so that (ε, δ) returns δ.
         lost = 2 * (loss.size + eps.size) * SMALLEST
         total = np.where(eps < self.steepest, raised + lost, certain)
         return np.asarray(np.minimum(total, 1.0), dtype=np.float64)
 
 
 def _swept(epsilon: FloatArray, loss: FloatArray, heavy: FloatArray) -> tuple[FloatArray, float]:
-    """Profiles at many ε by one sweep from the steepest segment down, and their relative error.
+    """Return profiles at many ε from one sweep down the segments, and their relative error.
 
     At height x let A = Σ_{ℓ_j > x} m_j e^{x-ℓ_j}, and F = Σ_{ℓ_j > x} m_j(1 - e^{x-ℓ_j}), which is
-    the profile.  Going down by Δ, F gains A(1 - e^{-Δ}) and A shrinks by e^{-Δ}; passing a segment
-    adds its mass to A.  All terms are non-negative, so after k steps of at most four roundings each
-    the relative error is at most (4k + few)·2⁻⁵³.
+    the profile.  If x decreases by Δ, F increases by A(1 - e^{-Δ}) and A is multiplied by e^{-Δ};
+    passing a segment adds its mass to A.  All terms are non-negative, so after k steps of at most
+    four roundings each the relative error is at most (4k + few)·2⁻⁵³.
     """
     heights = np.concatenate([loss, epsilon])
-    # At equal height read first: a segment of slope e^ε does not count at ε.
+    # At equal height, evaluate first, because a segment of slope e^ε does not count at ε.
     order = np.lexsort((np.repeat([1, 0], [loss.size, epsilon.size]), -heights))
     drops = np.abs(np.diff(heights[order], prepend=heights[order[0]]))
     lost = (-np.expm1(-drops)).tolist()
@@ -110,12 +110,11 @@ def _swept(epsilon: FloatArray, loss: FloatArray, heavy: FloatArray) -> tuple[Fl
     return result, 1.01 * (4 * heights.size + 32) * UNIT
 
 
-# ── Finite pairs of laws as segments: log-likelihood ratios and heavier masses, outward ───────────
-#
-# Masses that do not add up to one are divided by their sum, because a law does: without that, an
-# excess in one world would look like a difference in one direction and vanish in the other.
+# ── Segments of finite pairs of laws, rounded outward ─────────────────────────────────────────────
+# Masses are divided by their sum.  Otherwise an excess in one world would look like a difference in
+# one direction and vanish in the other.
 
-#: Largest deviation of a sum of probabilities from 1 before the input is refused.
+#: Largest accepted deviation of a sum of probabilities from 1.
 NORMALISATION_TOLERANCE = 1e-9
 _LN2 = math.log(2.0)
 
@@ -127,7 +126,7 @@ def _refuse_sum(name: str, total: float) -> InputError:
 
 
 def float_law(name: str, masses: Sequence[float | Fraction]) -> FloatArray:
-    """Check one law given as doubles."""
+    """Check a law given as doubles, and return it."""
     try:
         values = np.array([float(m) for m in masses], dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -144,7 +143,7 @@ def float_law(name: str, masses: Sequence[float | Fraction]) -> FloatArray:
 
 
 def rational_law(name: str, masses: Sequence[float | Fraction]) -> list[Fraction]:
-    """Check one law and return it as fractions that add up to one exactly."""
+    """Check a law, and return it as fractions with sum exactly 1."""
     float_law(name, masses)
     exact = [Fraction(m) for m in masses]
     total = sum(exact)
@@ -152,16 +151,16 @@ def rational_law(name: str, masses: Sequence[float | Fraction]) -> list[Fraction
 
 
 def float_segments(p: FloatArray, q: FloatArray) -> Segments:
-    """Segments of two laws of doubles."""
+    """Return the segments of two laws of doubles."""
     keep = (p > 0) | (q > 0)
     p, q = p[keep], q[keep]
     p_sum, q_sum = math.fsum(p), math.fsum(q)
-    # ln(Σq/Σp), from the correctly rounded difference: exactly 0 when the sums agree.
+    # ln(Σq/Σp) from the correctly rounded difference, so exactly 0 if the sums agree.
     shift = math.log1p(math.fsum(np.concatenate([q, -p])) / p_sum)
     more, less = np.maximum(p, q), np.minimum(p, q)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-        # The difference is exact within a factor of two, so that nearly equal masses lose no
-        # digits; farther apart the exponents are kept out of the logarithm.
+        # Within a factor of two the difference is exact, so nearly equal masses lose no digits; for
+        # larger ratios the exponents are kept out of the logarithm.
         close = np.log1p((more - less) / less)
         (more_part, more_power), (less_part, less_power) = np.frexp(more), np.frexp(less)
         apart = np.log(more_part / less_part) + (more_power - less_power) * _LN2
@@ -170,7 +169,7 @@ def float_segments(p: FloatArray, q: FloatArray) -> Segments:
         loss = np.where((p == q) & (shift == 0.0), 0.0, ratio + np.copysign(slack, ratio))
         loss = np.where(p == 0, -np.inf, np.where(q == 0, np.inf, loss))
         heavy = up_array(np.maximum(p / p_sum, q / q_sum))
-        # If rounding leaves the sign of ℓ in doubt, the segment counts in both directions.
+        # If rounding leaves the sign of ℓ undetermined, count the segment in both directions.
         doubt = (np.abs(ratio) <= slack) & (shift != 0.0) & (p > 0) & (q > 0)
     if doubt.any():
         reach = 2 * slack[doubt]
@@ -180,14 +179,14 @@ def float_segments(p: FloatArray, q: FloatArray) -> Segments:
 
 
 def exact_segments(p: list[Fraction], q: list[Fraction]) -> Segments:
-    """Segments of two rational laws."""
+    """Return the segments of two rational laws."""
     pairs = [(a, b) for a, b in zip(p, q, strict=True) if a or b]
     loss = np.array([_log_ratio(a, b) for a, b in pairs])
     return loss, np.array([double_above(max(a, b)) for a, b in pairs])
 
 
 def _log_ratio(a: Fraction, b: Fraction) -> float:
-    """ln(a/b), rounded away from zero; 0 only for equal masses."""
+    """Return ln(a/b), rounded away from zero; 0 only for equal masses."""
     if a == b:
         return 0.0
     if not a or not b:

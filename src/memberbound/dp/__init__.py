@@ -1,6 +1,6 @@
-"""The neighbour game: DP statements as curves, and the way back from a target.
+"""The neighbour game: DP guarantees as curves, and calibration to a target.
 
-Submodules are imported when first used, so that ``import memberbound`` stays quick.
+Submodules are imported on first use, so that ``import memberbound`` is fast.
 """
 
 from memberbound.dp.dpsgd import DpSgd, DpSgdHistory, dp_sgd_from_history

@@ -1,4 +1,4 @@
-"""DP-SGD: the subsampled Gaussian mechanism, one step and many."""
+"""DP-SGD: the Poisson-subsampled Gaussian mechanism, for one step or many."""
 
 from __future__ import annotations
 
@@ -34,9 +34,8 @@ from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack
 #
 # The first two dominate every add/remove neighbour (Zhu, Dong and Wang 2022), the third every
 # replace-one neighbour (``proofs/replace-one-sampled-gaussian.md``).
-#
 # *From the pair to the lattice.*  The line is cut into small cells.  The losses in a cell are moved
-# to its two ends, and those to the two nearest lattice points, each time keeping the P- and the
+# to its two ends, and then to the two nearest lattice points, both times preserving the P- and the
 # Q-mass: a mean-preserving spread of the likelihood ratio, which can only raise hockey-sticks
 # (connect-the-dots, Doroshenko et al. 2022).  All integrands are positive, so every mass has small
 # *relative* error; losses are rounded up and weights towards the larger loss.  The argument, with
@@ -44,23 +43,23 @@ from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack
 
 Direction = Literal["remove", "add", "replace"]
 
-#: Half-width of the integrated range, in standard deviations; the rest (1e-38) goes to +∞.
+#: Half-width of the integrated range, in standard deviations; the rest (1e-38) is moved to +∞.
 _REACH = 13.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 #: Largest change of the exponent inside a cell for which the nodes integrate to full precision.
 _CELL_EXPONENT = 0.5
 #: Relative error of the quadrature itself; ``proofs/loss-lattice.md`` bounds it by 1e-13.
 _QUADRATURE = 1e-13
-#: Mass at the far end that is moved to +∞, and at the near end that is raised.
+#: Mass at the far end to move to +∞, and at the near end to raise.
 _NEGLIGIBLE = 1e-34
-#: Largest lattice; what does not fit goes to +∞ (coarser lattices reach further).
+#: Maximum lattice size; losses beyond it are moved to +∞ (coarser lattices reach further).
 _MAX_POINTS = 1 << 18
 #: Exponents beyond this are handled without raising e to them.
 _LARGE = 600.0
 
 
 def _log_mixture(shift: FloatArray, q: float) -> FloatArray:
-    """ln(1 - q + q·e^s), without overflow, and without cancellation for small or large q."""
+    """Return ln(1 - q + q·e^s) without overflow, or cancellation for small or large q."""
     if q == 1.0:
         return shift
     with np.errstate(under="ignore"):
@@ -72,14 +71,14 @@ def _log_mixture(shift: FloatArray, q: float) -> FloatArray:
 
 
 def _shifts(x: FloatArray, sigma: float, direction: Direction) -> list[tuple[int, FloatArray]]:
-    """Signs and exponents s of the terms ±ln(1 - q + q·e^s) that make up the loss."""
+    """Return signs and exponents s of the terms ±ln(1 - q + q·e^s) of the loss."""
     variance = sigma * sigma
     ahead, behind = (1, (x - 0.5) / variance), (-1, (-x - 0.5) / variance)
     return {"remove": [ahead], "add": [behind], "replace": [ahead, behind]}[direction]
 
 
 def _loss(x: FloatArray, sigma: float, q: float, direction: Direction) -> FloatArray:
-    """Privacy loss ln(P/Q), increasing in x (for "add" the line is mirrored)."""
+    """Return the privacy loss ln(P/Q), increasing in x (for "add" the line is mirrored)."""
     terms = [sign * _log_mixture(s, q) for sign, s in _shifts(x, sigma, direction)]
     return terms[0] if len(terms) == 1 else terms[0] + terms[1]
 
@@ -87,8 +86,9 @@ def _loss(x: FloatArray, sigma: float, q: float, direction: Direction) -> FloatA
 def _blur(x: FloatArray, sigma: float, q: float, direction: Direction) -> FloatArray:
     """Return a bound on the error of a computed loss, at x or at any x' that rounds to it.
 
-    Each term is relatively accurate for q ≤ ½ and absolutely beyond; on top comes the rounding of
-    s, at most (|x| + 1)/σ² units, times the derivative q·e^s/(1 - q + q·e^s) of the term.
+    Each term has a relative error for q ≤ ½ and an absolute one for larger q.  To this adds the
+    rounding of s, at most (|x| + 1)/σ² units, times the derivative q·e^s/(1 - q + q·e^s) of the
+    term.
     """
     units = np.zeros_like(x)
     for _, shift in _shifts(x, sigma, direction):
@@ -102,7 +102,7 @@ def _blur(x: FloatArray, sigma: float, q: float, direction: Direction) -> FloatA
 
 
 def _density(x: FloatArray, sigma: float, q: float, direction: Direction) -> FloatArray:
-    """Density of P."""
+    """Return the density of P."""
     norm = 1 / (sigma * math.sqrt(2 * math.pi))
     with np.errstate(under="ignore"):
         base = np.exp(-0.5 * np.square(x / sigma))
@@ -112,7 +112,7 @@ def _density(x: FloatArray, sigma: float, q: float, direction: Direction) -> Flo
 
 
 def _density_error(sigma: float) -> float:
-    """Relative error of a mass: quadrature, rounding of the exponent and of the node itself.
+    """Return the relative error of a mass, from quadrature and rounding of exponent and node.
 
     The exponent is at most ½·39² (the other bump, 39 = 13 + 1/σ deviations away at most when the
     ranges overlap), each node is off by a unit of |x| ≤ 1 + 13σ where the density has logarithmic
@@ -124,10 +124,10 @@ def _density_error(sigma: float) -> float:
 def _cells(
     sigma: float, q: float, step: float, direction: Direction
 ) -> tuple[FloatArray, FloatArray]:
-    """Left and right ends of the cells that carry P's mass, in ascending order.
+    """Return the left and right ends of the cells with P's mass, in ascending order.
 
-    Cells are short enough for the quadrature, and short enough in loss for the lattice wherever
-    they carry mass that matters; a coarser cut is less tight, never unsound.
+    Cells are short enough for the quadrature, and, where their mass matters, short enough in loss
+    for the lattice.  Coarser cells are less tight but never unsound.
     """
     width = min(sigma / 8, sigma * sigma * _CELL_EXPONENT)
     reach = _REACH * sigma
@@ -150,7 +150,7 @@ def _cells(
     within = np.arange(index.size) - np.repeat(np.cumsum(parts) - parts, parts)
     piece = (right - left)[index] / parts[index]
     start = left[index] + within * piece
-    # Cells must tile exactly: each ends where the next begins.
+    # Cells must tile exactly: each one ends where the next begins.
     last = within == parts[index] - 1
     end = np.where(last, right[index], left[index] + (within + 1) * piece)
     return start, end
@@ -174,7 +174,7 @@ def one_step(sigma: float, q: float, direction: Direction, step: float) -> LossL
     x = (0.5 * (left + right))[:, None] + half[:, None] * _NODES[None, :]
     inner = _loss(x, sigma, q, direction)
     low, high = _loss(left, sigma, q, direction), _loss(right, sigma, q, direction)
-    # The blur grows by at most e^½ across a cell, like the slope in it.
+    # Across a cell, the error bound grows by at most e^½, like its slope.
     blur = 2 * np.maximum(_blur(left, sigma, q, direction), _blur(right, sigma, q, direction))
     mass = _density(x, sigma, q, direction) * (half[:, None] * _WEIGHTS[None, :])
     gap = high - low
@@ -185,7 +185,7 @@ def one_step(sigma: float, q: float, direction: Direction, step: float) -> LossL
     upper = np.einsum("ij,ij->i", mass, share)
     lower = np.einsum("ij,ij->i", mass, 1.0 - share)
     whole = upper + lower
-    # Negligible cells: the far ones go to +∞, the near ones are raised to the first that counts.
+    # Negligible cells: move far ones to +∞, and raise near ones to the first that counts.
     keep = np.cumsum(whole[::-1])[::-1] > _NEGLIGIBLE
     first = int(np.searchsorted(np.cumsum(whole), _NEGLIGIBLE))
     floor = max(float(low[min(first, low.size - 1)]), -_MAX_POINTS / 2 * step)
@@ -199,7 +199,7 @@ def _on_lattice(
     losses: FloatArray, masses: FloatArray, step: float, outside: float, error: float
 ) -> LossLattice:
     """Spread atoms to the two nearest lattice points, rounding towards the larger loss."""
-    index = np.floor(losses / step)  # never below the true floor: rounding is monotone
+    index = np.floor(losses / step)  # never below the true floor, because rounding is monotone
     start = int(index.min())
     fits = index - start < _MAX_POINTS
     outside += float(masses[~fits].sum())
@@ -217,36 +217,34 @@ def _on_lattice(
 
 
 # ── Trade-off curves of DP-SGD: T steps of the Poisson-sampled Gaussian mechanism ─────────────────
-#
-# Lattices of different spacing all give valid support lines, so the spacing is refined until the
-# bound stops improving, and every line found on the way is kept.
+# Lattices of any spacing give valid support lines, so the spacing is refined until the bound stops
+# improving, and all lines are kept.
 
 #: First spacing of the lattice relative to the spread of one step's loss, and its refinement.
 _FIRST_STEP = 0.2
 _REFINE = 4.0
-#: Spacing that is fine enough by itself once a record is expected in this many steps.
+#: Spacing that is fine enough by itself if a record is expected in this many steps.
 _KNOWN_STEP = 0.05
 _MANY_HITS = 5.0
-#: The error falls with the square of the spacing, so a change below this means about a fifteenth
-#: of it is left.
+#: The error is quadratic in the spacing, so after a change below this about a fifteenth remains.
 _CONVERGED = 6e-3
 _ROUNDS = 4
-#: If all losses round to zero, any spacing will do.
+#: Spacing if all losses round to zero, where any spacing works.
 _LEAST_SPREAD = 1e-200
-#: Below this noise the mechanism betrays every sampled record to double precision and beyond.
+#: Below this noise the mechanism reveals every sampled record, to double precision and beyond.
 _NO_NOISE = 2e-3
-#: Read-offs that decide whether the bound still improves.
+#: Numbers that decide whether the bound still improves.
 _WATCHED_FPR = (0.1, 1e-2, 1e-3)
 
 
 class _Steps:
-    """Steps of one kind or of several, in any order."""
+    """Steps of one or several kinds, in any order."""
 
     parts: tuple[DpSgd, ...]
 
     @property
     def gaussian(self) -> bool:
-        """Whether every step takes all records, so that the curve has a closed form."""
+        """Whether every step uses all records, so that the curve has a closed form."""
         return all(part.sample_rate == 1.0 for part in self.parts)
 
     def curve(self, adjacency: Adjacency = "add-remove") -> TradeoffCurve:
@@ -310,20 +308,20 @@ class DpSgd(_Steps):
 
     @property
     def parts(self) -> tuple[DpSgd, ...]:  # type: ignore[override]
-        """Itself, the only kind."""
+        """This object, the only kind of step."""
         return (self,)
 
     @property
     def sampled_probability(self) -> float:
-        """Probability 1 - (1-q)^T that a record is used at all, from above."""
+        """Upper bound on the probability 1 - (1-q)^T that a record is sampled at all."""
         return _sampled(((self.noise_multiplier, self.sample_rate, self.steps),))
 
 
 @dataclass(frozen=True)
 class DpSgdHistory(_Steps):
-    """Steps of different noise or sampling rate, as an accountant's history lists them.
+    """Steps with different noise or sampling rates, as in an accountant's history.
 
-    Guarantee: the curve holds for the steps in any order, each chosen in view of the earlier
+    Guarantee: the curve holds for the steps in any order, each chosen after seeing the earlier
     releases (``proofs/replace-one-sampled-gaussian.md``, §4).
 
     Examples:
@@ -340,10 +338,10 @@ class DpSgdHistory(_Steps):
 
 
 def dp_sgd_from_history(history: object) -> DpSgd | DpSgdHistory:
-    """Return the steps that an Opacus history lists, each (noise multiplier, sample rate, steps).
+    """Return the steps of an Opacus history of (noise multiplier, sample rate, steps).
 
-    ``history`` is that list, a JSON file that holds it, an accountant, or a ``PrivacyEngine``.
-    Nothing else is read of them: no ε of an accountant is relied on.
+    ``history`` is that list, a JSON file with it, an accountant, or a ``PrivacyEngine``.  Nothing
+    else, such as an accountant's ε, is used.
 
     Examples:
         >>> dp_sgd_from_history([(1.0, 0.01, 60), (1.0, 0.01, 40)])
@@ -384,7 +382,7 @@ def _sampled(kinds: _Kinds) -> float:
 
 
 def _certain_lines(kinds: _Kinds, direction: Direction) -> ForwardProfile:
-    """Lines that hold whatever the noise.
+    """Return lines that hold for any noise.
 
     With probability Π(1-q)^T the record is never sampled and the two worlds agree, so hockey-sticks
     never exceed one minus it; and N(0) is at most Π(1-q)^{-T} times the mixture.
@@ -420,5 +418,5 @@ def _profile(kinds: _Kinds, direction: Direction) -> ForwardProfile:
         if before is not None and np.all(before - now <= _CONVERGED * np.abs(now)):
             break
         before, spacing = now, spacing / _REFINE
-    # Hockey-sticks fall with ε, so each line may use every δ to its left.
+    # Hockey-sticks decrease in ε, so each line may use the smallest δ to its left.
     return ForwardProfile(lines.epsilon, np.minimum.accumulate(lines.delta))

@@ -1,4 +1,4 @@
-"""DP statements as trade-off curves: (ε, δ), GDP, DP-SGD, and what pure DP leaks (X11)."""
+"""DP guarantees as trade-off curves: (ε, δ), GDP, DP-SGD; the leak under pure DP (X11)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from memberbound.numerics.rounding import SMALLEST, double_above, double_below, 
 if TYPE_CHECKING:
     from memberbound.dp.dpsgd import DpSgd, DpSgdHistory
 
-# ── DP statements as trade-off curves, each carrying its adjacency ────────────────────────────────
+# ── DP guarantees as trade-off curves with their adjacency ────────────────────────────────────────
 #
 # A guarantee bounds how well "this record was used" can be distinguished from "it was not" with
 # everything else fixed: the neighbour game.  Under *add-remove* the other world lacks the record;
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class DpGuarantee:
     """A trade-off curve in the neighbour game, with its adjacency.
 
-    ``sharper`` is a replace-one curve known to hold besides the converted one.
+    ``sharper`` is a replace-one curve that holds in addition to the converted one.
     """
 
     curve: TradeoffCurve
@@ -52,7 +52,7 @@ class DpGuarantee:
         one_of("adjacency", self.adjacency, ADJACENCIES)
 
     def group(self, records: int) -> DpGuarantee:
-        """Return the guarantee for this many records that are replaced, or added, together.
+        """Return the guarantee for a group of records that are replaced, or added, together.
 
         Theorem: X33, trade-off curves chain (proofs/chained-curves.md).
         """
@@ -80,7 +80,7 @@ def guarantee_from_epsilon_delta(
 ) -> DpGuarantee:
     """Return the curve of a mechanism that is (ε, δ)-DP for every point given.
 
-    Guarantee: the best curve those statements allow; for one point it is attained (I24-T4).
+    Guarantee: the best curve that these statements allow; for one point it is attained (I24-T4).
 
     Examples:
         >>> guarantee = guarantee_from_epsilon_delta([(8.0, 1e-5)])
@@ -95,7 +95,7 @@ def guarantee_from_epsilon_delta(
 
 
 def guarantee_from_gdp(mu: float, adjacency: Adjacency = "replace-one") -> DpGuarantee:
-    """Return the curve of μ-Gaussian differential privacy; replace-one of add-remove is 2μ."""
+    """Return the curve of μ-GDP; add-remove converts to 2μ under replace-one."""
     return DpGuarantee(GaussianCurve(mu), adjacency, "μ-GDP")
 
 
@@ -116,7 +116,7 @@ def guarantee_from_gaussian_mechanism(
 
 
 def _ratio_up(shift: float, scale: float) -> float:
-    """Quotient from above, three roundings in; positive whenever the shift is."""
+    """Return a quotient, rounded up by three roundings; positive if the shift is."""
     return up(max(shift / scale, SMALLEST), 4) if shift > 0 else 0.0
 
 
@@ -139,14 +139,14 @@ def leak_from_pure_dp(epsilon: float, nu: float = 0.5, lam: float = 1.0) -> floa
     Guarantee: MIS ≥ 1 - result for every replace-one (ε, 0)-DP learner, every law and n.
     Theorem: X11, ``proofs/pure-dp-iid.md``: with g = max(γ, 1/γ) the leak is at most
     (e^{ε/2} - √g)²/(e^ε - 1), which is tanh(ε/4) at γ = 1, and 0 once g ≥ e^ε.  Half of X2 for
-    small ε, because the out-world averages over the very records the in-world may hold.
+    small ε, because the out-world averages over the same records that the in-world may hold.
 
     Examples:
         >>> round(leak_from_pure_dp(1.0), 6)
         0.244919
     """
     eps = nonnegative("epsilon", epsilon)
-    log_g, _ = price_exponent(nu, lam)  # from below: lowering g can only raise the bound
+    log_g, _ = price_exponent(nu, lam)  # rounded down, because a smaller g can only raise the bound
     if eps <= log_g:
         return 0.0
     if log_g == 0.0:
@@ -156,32 +156,31 @@ def leak_from_pure_dp(epsilon: float, nu: float = 0.5, lam: float = 1.0) -> floa
     return min(1.0, up(max(SMALLEST, root * (root / -math.expm1(-eps))), 64))
 
 
-# ── From a target back to a parameter: how much ε, or how much noise, a promise allows ────────────
-#
-# Every result was evaluated again and meets its target (theory §6, trap 5), as it was written: 0.05
-# is the decimal number, not the double a little above it.  If the target also fixes the accuracy at
-# even odds, the result meets that too, so that "η ≤ 0.05" is never printed beside "55.01 %".
+# ── Calibration of ε or noise to a target ─────────────────────────────────────────────────────────
+# Every result is evaluated again and meets its target (theory §6, trap 5) as written: 0.05 is the
+# decimal number, not the slightly larger double.  If the target also determines the accuracy at
+# even odds, the result meets that too, so that "η ≤ 0.05" is never printed next to "55.01 %".
 
 #: Beyond this ε every curve is vacuous in double precision.
 _LARGEST_EPSILON = 800.0
 _LARGEST_NOISE = 1e9
-#: Below this sampling rate the promise holds almost without noise.
+#: Below this sampling rate the target is met almost without noise.
 _LEAST_NOISE = 1e-3
-#: A profile costs seconds: the noise multiplier is found to this much.
+#: Relative tolerance of the noise multiplier; evaluating a profile takes seconds.
 _RELATIVE = 1e-4
-#: Up to this FPR the forward lines alone decide the TPR.
+#: Up to this FPR the forward lines alone determine the TPR.
 _SMALL_FPR = 0.05
 
 
 class Target(Protocol):
-    """Something a guarantee meets or exceeds."""
+    """A target that a guarantee meets or exceeds."""
 
     def excess(self, guarantee: DpGuarantee) -> float:
-        """Return attained minus allowed: at most 0 when the target is met."""
+        """Return attained minus allowed value; at most 0 if the target is met."""
         ...
 
     def excess_of_noise(self, parameters: DpSgd | DpSgdHistory, adjacency: Adjacency) -> float:
-        """Return the same for DP-SGD, from the one direction that decides it (faster)."""
+        """Return the same for DP-SGD, from the direction that determines it (faster)."""
         ...
 
     def limit(self) -> str:
@@ -190,7 +189,7 @@ class Target(Protocol):
 
 
 def _attacker(parameters: DpSgd | DpSgdHistory, adjacency: Adjacency) -> float:
-    """Advantage of DP-SGD's attacker; both directions agree at slope one."""
+    """Return the advantage under DP-SGD; both directions agree at slope one."""
     if parameters.gaussian:
         return parameters.curve(adjacency).advantage
     return parameters.profile("remove" if adjacency == "add-remove" else "replace").advantage
@@ -202,9 +201,9 @@ def _written(value: float) -> Fraction:
 
 
 def _excess(guarantee: DpGuarantee, attained: float, advantage: Fraction, scale: int = 1) -> float:
-    """Attained minus allowed, for a target that is an advantage over ``scale``; accuracy as well.
+    """Return attained minus allowed advantage over ``scale``, or the same for accuracy if larger.
 
-    With even odds an advantage of A is an accuracy of (1 + A)/2.
+    At even odds, an advantage of A is an accuracy of (1 + A)/2.
     """
     over = attained - double_below(advantage / scale)
     return max(over, guarantee.curve.accuracy() - double_below((1 + advantage) / 2))
@@ -249,7 +248,7 @@ class TprTarget:
         if self.tpr <= self.fpr:
             raise InputError(
                 f"target TPR must be greater than the FPR of {self.fpr!r}, got {self.tpr!r}. "
-                "Guessing at random already reaches TPR = FPR."
+                "Random guessing already reaches TPR = FPR."
             )
 
     def excess(self, guarantee: DpGuarantee) -> float:
@@ -261,7 +260,7 @@ class TprTarget:
         if parameters.gaussian:
             return parameters.curve(adjacency).tpr(self.fpr) - self.tpr
         if self.fpr > _SMALL_FPR:
-            # Past the centre of the ROC the lines of the other direction are the ones that bind.
+            # Beyond the centre of the ROC, the lines of the other direction are active.
             return self.excess(guarantee_from_dp_sgd(parameters, adjacency))
         if adjacency == "replace-one":
             return parameters.profile("replace").tpr(self.fpr) - self.tpr
@@ -311,7 +310,7 @@ class SecurityTarget:
         gamma_from_priors(self.nu, self.lam)
 
     def excess(self, guarantee: DpGuarantee) -> float:
-        """Demanded minus attained security."""
+        """Return required minus attained security."""
         replaced, leak = guarantee.replaced(), 1 - _written(self.security)
         short = double_above(1 - leak) - replaced.curve.security(self.nu, self.lam)
         if price_exponent(self.nu, self.lam)[0] > 0.0:
@@ -319,7 +318,7 @@ class SecurityTarget:
         return max(short, _excess(replaced, replaced.curve.advantage, leak))
 
     def excess_of_noise(self, parameters: DpSgd | DpSgdHistory, adjacency: Adjacency) -> float:
-        """Demanded minus attained security; independent of the adjacency."""
+        """Return required minus attained security; independent of the adjacency."""
         del adjacency
         log_gamma, _ = price_exponent(self.nu, self.lam)
         if parameters.gaussian:
@@ -367,11 +366,11 @@ def calibrated_noise_multiplier(
 ) -> float:
     """Return a noise multiplier at which DP-SGD meets ``target``, about 1e-4 above the smallest.
 
-    ``beside`` are releases with noise of their own that the target has to hold together with.
+    ``beside`` are other noisy releases; the target must hold for all of them together.
 
-    Numerics: errs towards more noise; the full curve was evaluated at the returned value.
-    Edge cases: where even almost no noise is enough, because few records are ever sampled, the
-    smallest value that was tried is returned.
+    Numerics: errs towards more noise; the full curve is evaluated at the returned value.
+    Edge cases: if almost no noise suffices, because few records are ever sampled, the smallest
+    value tried is returned.
     """
 
     def steps_at(sigma: float) -> DpSgd | DpSgdHistory:
@@ -379,7 +378,7 @@ def calibrated_noise_multiplier(
         return DpSgdHistory((*beside, wanted)) if beside else wanted
 
     def excess(sigma: float) -> float:
-        # A hair of margin for the rounding between one profile and the full curve.
+        # A small margin for the rounding between one profile and the full curve.
         return target.excess_of_noise(steps_at(sigma), adjacency) + 1e-12
 
     def full(sigma: float) -> float:

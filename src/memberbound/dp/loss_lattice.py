@@ -1,4 +1,4 @@
-"""Privacy-loss distributions on a lattice: composed, rounded to the safe side, read as curves."""
+"""Privacy-loss distributions on a lattice: composition with safe rounding, and their curves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack
 
-# ── Privacy losses on a lattice, composed many times, never below the truth ───────────────────────
+# ── Upper bounds on composed privacy losses, on a lattice ─────────────────────────────────────────
 #
 # One release has an in-law P and an out-law Q; its privacy loss ln(P/Q) under P is stored on the
 # points (start + i)·step, plus a mass at +∞.  T independent releases, of one kind or several, add
@@ -27,23 +27,22 @@ from memberbound.numerics.rounding import UNIT, FloatArray, sum_slack
 #   mass, their root mean square bounds the Euclidean norm of all errors together;
 # * *tails*: the same absolute error would drown a δ of 1e-12, so the masses are also composed under
 #   exponential tilts e^{θℓ}, which make the error relative to the tail.
-#
-# Each tilt gives valid support lines; the smallest is kept.
+# Each tilt gives valid support lines, of which the smallest is kept.
 
 #: Mass above the window, as a natural logarithm.
 _LOG_TAIL = -46.0
 #: Rounding per halving of a transform, in units: twiddle factor, two products, sums (Higham §24.1
 #: gives about 7, the radices 3, 4 and 5 no more); doubled.
 _STAGE = 16.0
-#: Tail levels for which an exponential tilt is made.
+#: Tail levels with an exponential tilt.
 _TILT_LEVELS = (1e-13, 1e-30)
-#: Orders at which Chernoff's inequality is tried, relative to the best one for a normal law.
+#: Orders to try in Chernoff's inequality, relative to the best one for a normal law.
 _ORDERS = np.geomspace(1 / 512, 4.0, 16)
 #: Largest window, in lattice points.
 MAX_WINDOW = 1 << 21
-#: A tilted window may be this much longer than the plain one; tails are not worth more.
+#: A tilted window may be longer than the plain one by at most this factor.
 _TILT_STRETCH = 4
-#: Larger exponents are cut here: the noise term, which has the same factor, then exceeds one.
+#: Larger exponents are clipped; the noise term has the same factor and then exceeds one.
 _CUT = 600.0
 #: Covers every underflow.
 _TINY = 1e-290
@@ -53,13 +52,13 @@ ComplexArray = NDArray[np.complex128]
 
 @dataclass(frozen=True)
 class ForwardProfile:
-    """Support lines TPR ≤ δ + e^ε α at ascending ε ≥ 0, each valid by itself."""
+    """Support lines TPR ≤ δ + e^ε α at ascending ε ≥ 0, each valid on its own."""
 
     epsilon: FloatArray
     delta: FloatArray
 
     def tpr(self, fpr: float) -> float:
-        """Return the smallest line at one FPR: an upper bound on the TPR."""
+        """Return the minimum of the lines at an FPR, an upper bound on the TPR."""
         with np.errstate(over="ignore"):
             lines = self.delta + np.exp(self.epsilon) * fpr
         return min(1.0, float(lines.min()) * (1 + 8 * UNIT))
@@ -76,8 +75,8 @@ class ForwardProfile:
     def sticks(self, epsilon: FloatArray) -> FloatArray:
         """Return hockey-sticks from above.
 
-        The profile falls, so a value to the left bounds it; and it is convex in e^ε, so the chord
-        to the next line on the right does too.
+        The profile is decreasing, so a value to the left is a bound; it is also convex in e^ε, so
+        the chord to the next line on the right is another one.
         """
         index = np.searchsorted(self.epsilon, epsilon, side="right")
         left = np.append(1.0, np.minimum.accumulate(self.delta))[index]
@@ -87,20 +86,20 @@ class ForwardProfile:
         gap = np.where(inside & (high > low), high - low, 1.0)
         share = np.expm1(np.clip(epsilon - low, 0.0, gap)) / np.expm1(np.minimum(gap, 1.0))
         right = self.delta[np.minimum(index, self.epsilon.size - 1)]
-        # The share is off by a few units of its own gap, which are relative to ``left`` at most.
+        # The error of the share is a few units of its gap, so at most relative to ``left``.
         slack = 16 * UNIT * (1 + (np.abs(low) + np.abs(high)) / gap)
         chord = left * (1 - share) + right * share + slack * left
         useful = inside & (gap <= 1.0) & (epsilon > low)
         return np.where(useful, np.minimum(left, chord), left)
 
     def worse(self, other: ForwardProfile) -> ForwardProfile:
-        """Return lines that hold for both profiles, at the slopes of this one."""
+        """Return lines that bound both profiles, at the slopes of this one."""
         return ForwardProfile(
             self.epsilon, np.maximum(self.sticks(self.epsilon), other.sticks(self.epsilon))
         )
 
     def meet(self, other: ForwardProfile) -> ForwardProfile:
-        """Return the lines of both."""
+        """Return the lines of both profiles."""
         epsilon = np.concatenate([self.epsilon, other.epsilon])
         delta = np.concatenate([self.delta, other.delta])
         order = np.argsort(epsilon, kind="stable")
@@ -111,7 +110,7 @@ class ForwardProfile:
 class LossLattice:
     """Masses of the privacy loss at (start + i)·step, and ``infinite`` at +∞.
 
-    ``relative_error`` bounds how far each mass may lie below the mass it represents.
+    ``relative_error`` bounds the amount by which each mass may be below the mass it represents.
     """
 
     start: int
@@ -133,13 +132,13 @@ class LossLattice:
     def tilted(self, theta: float) -> tuple[FloatArray, float, float] | None:
         """Return mass·e^{θℓ}/Z, ln Z and the rounding of the exponentials.
 
-        None where underflow would no longer be small against the rest.
+        None if underflow would not be negligible.
         """
         exponent = theta * self.losses
         shift = float(exponent[self.mass > 0].max())
-        with np.errstate(under="ignore"):  # the noise term covers masses that vanish
+        with np.errstate(under="ignore"):  # the noise term covers masses that underflow
             weighted = np.exp(np.minimum(exponent - shift, 0.0)) * self.mass
-        # A number near the sum will do: what is divided out is multiplied back in.
+        # An approximate sum suffices, because the factor is multiplied back in later.
         total = float(weighted.sum())
         if total < _TINY / UNIT:
             return None
@@ -147,7 +146,7 @@ class LossLattice:
         return weighted / total, shift + math.log(total), 32 * UNIT * (1 + exponents)
 
     def log_moments(self, mass: FloatArray, orders: FloatArray) -> FloatArray:
-        """Logarithms of Σ mass·e^{hℓ} from above, without overflow."""
+        """Return upper bounds on ln Σ mass·e^{hℓ}, without overflow."""
         positive = mass > 0
         losses, log_mass = self.losses[positive], np.log(mass[positive])
         result = np.empty(orders.size)
@@ -156,7 +155,7 @@ class LossLattice:
                 exponent = order * losses + log_mass
                 top = float(exponent.max())
                 result[i] = top + math.log(float(np.exp(exponent - top).sum()))
-        # Exponents up to 1024; beyond, the result is as large.  Adding up kinds is covered too.
+        # Covers exponents up to 1024 (beyond, the result is as large) and the sum over kinds.
         return result + sum_slack(losses.size + 8192) + 8 * UNIT * np.abs(result)
 
 
@@ -185,7 +184,7 @@ class Composition:
 
     @property
     def step(self) -> float:
-        """The spacing, of all lattices."""
+        """The common spacing of all lattices."""
         return self.parts[0][0].step
 
     @property
@@ -210,7 +209,7 @@ class Composition:
     def profile(self, grid: FloatArray | None = None) -> ForwardProfile:
         """Return support lines of all releases, on lattice points ε ≥ 0.
 
-        ``grid`` are ascending lattice indices; by default some thousand over the window.
+        ``grid`` are ascending lattice indices (default: about a thousand over the window).
         """
         lattices = [lattice for lattice, _ in self.parts]
         relative = self._total(lattice.relative_error for lattice in lattices)
@@ -232,12 +231,12 @@ class Composition:
         best = np.ones(grid.size)
         for run, low, high in runs:
             best = np.minimum(best, self._sticks(run, (low, high), grid))
-        # All mass at +∞ after T releases, and the shortfall of each mass, both from above.
+        # Upper bounds on the mass at +∞ after T releases, and on the shortfall of each mass.
         lost = 1.0
         if max(lattice.infinite for lattice in lattices) < 1:
             lost = -math.expm1(self._total(math.log1p(-each.infinite) for each in lattices))
         best = best * _growth(relative) + lost * (1 + 8 * UNIT) + _TINY
-        # A line may be moved to a larger ε, so ε is rounded up.
+        # A line may be moved to a larger ε, so round ε up.
         return ForwardProfile(grid * self.step * (1 + 2 * UNIT), np.minimum(best, 1.0))
 
     def _tilted(self, theta: float) -> _Tilted | None:
@@ -250,7 +249,7 @@ class Composition:
         return _Tilted(theta, masses, self._total(logs), self._total(errors))
 
     def _log_moments(self, masses: Sequence[FloatArray], orders: FloatArray) -> FloatArray:
-        """Logarithms of the moments of the sum, from above."""
+        """Return upper bounds on the logarithms of the sum's moments."""
         moments = [
             (times * lattice.log_moments(mass, orders)).tolist()
             for (lattice, times), mass in zip(self.parts, masses, strict=True)
@@ -258,7 +257,7 @@ class Composition:
         return np.array([math.fsum(column) for column in zip(*moments, strict=True)])
 
     def _orders(self, masses: Sequence[FloatArray], log_tail: float) -> FloatArray:
-        """Orders around the one that is best for a normal law of the same variance."""
+        """Return orders around the best one for a normal law of the same variance."""
         variances = []
         for mass in masses:
             points = np.arange(mass.size, dtype=np.float64)
@@ -268,7 +267,7 @@ class Composition:
         return _ORDERS * (math.sqrt(-2 * log_tail / self._total(variances)) / self.step)
 
     def _tilts(self) -> list[float]:
-        """Tilts under which the tails of size ``_TILT_LEVELS`` are in the middle."""
+        """Return tilts that move the tails of size ``_TILT_LEVELS`` to the centre."""
         masses = [lattice.mass for lattice, _ in self.parts]
         orders = self._orders(masses, math.log(_TILT_LEVELS[0]))
         moments = self._log_moments(masses, orders)
@@ -276,7 +275,7 @@ class Composition:
         return sorted(best)
 
     def _window(self, tilt: _Tilted) -> tuple[int, int]:
-        """Lattice range: above it, and below it, lies at most e^{_LOG_TAIL} of the tilted mass."""
+        """Return a lattice range with at most e^{_LOG_TAIL} of the tilted mass on either side."""
         orders = self._orders(tilt.masses, _LOG_TAIL)
         upper, lower = float(self._highest), float(self._lowest)
         if self.times > 1:
@@ -288,16 +287,16 @@ class Composition:
         return math.floor(lower - slack) - 1, math.ceil(upper + slack) + 1
 
     def _sticks(self, tilt: _Tilted, window: tuple[int, int], grid: FloatArray) -> FloatArray:
-        """Hockey-sticks at the lattice indices ``grid``, from one tilted convolution."""
+        """Return hockey-sticks at the lattice indices ``grid``, from one tilted convolution."""
         (low, high), first = window, int(grid[0])
-        # A window that ends before it begins: nearly all mass is at +∞ after this many releases.
+        # An empty window: nearly all mass is at +∞ after this many releases.
         if high < low or high - min(low, first) + 1 > MAX_WINDOW:
             return np.ones(grid.size)
         length = _smooth_length(max(high - low + 1, 64))
         end = low + length
         index = grid[: np.searchsorted(grid, end - 1)].astype(np.int64)
         rate = tilt.theta * self.step
-        # Rounding of the tilt, of the scale that undoes it, and of the sums.
+        # Covers rounding of the tilt, of the inverse scale, and of the sums.
         exponents = abs(tilt.log_scale) + rate * max(abs(first), abs(end))
         roundings = end - first + 8 * index.size + 64 + 8 * math.ceil(exponents)
         relative = tilt.error + sum_slack(roundings)
@@ -305,9 +304,9 @@ class Composition:
             return np.ones(grid.size)
         above = math.exp(min(0.0, tilt.log_scale - rate * end + _LOG_TAIL)) * _growth(relative)
         if end > self._highest:
-            above = 0.0  # the window reaches the largest loss there is
+            above = 0.0  # the window includes the largest loss
         sticks = np.full(grid.size, above)
-        if index.size == 0:  # beyond the window only the Chernoff tail is left
+        if index.size == 0:  # beyond the window there is only the Chernoff tail
             return sticks
         counts = [times for _, times in self.parts]
         composed, sup_error, norm_error = _convolved(tilt.masses, counts, length)
@@ -318,8 +317,8 @@ class Composition:
             with np.errstate(under="ignore"):
                 mass *= np.exp(np.minimum(tilt.log_scale - rate * points, _CUT))
         value = _sticks_of_masses(mass, index - first, self.step)
-        # The errors behind index i, weighted by 1 - e^{ε_i - ℓ} ≤ min(1, length in loss): the
-        # first is scaled as point i + 1, the others fall geometrically.
+        # The errors after index i, weighted by 1 - e^{ε_i - ℓ} ≤ min(1, distance in loss); the
+        # first is scaled like point i + 1, and the others decrease geometrically.
         behind = (end - 1 - index).astype(np.float64)
         reach = np.minimum(1.0, behind * self.step)
         with np.errstate(under="ignore"):
@@ -336,15 +335,15 @@ class Composition:
 
 
 def _growth(relative: float) -> float:
-    """Return Π 1/(1-ρ) from above, for errors ρ that add up to ``relative``, at most 1/2.
+    """Return an upper bound on Π 1/(1-ρ), for errors ρ with sum ``relative`` ≤ 1/2.
 
-    One error of that size counts most, and -ln(1-ρ) ≤ ρ + ρ² up to ρ = 0.68.
+    A single error of that size is the worst case, and -ln(1-ρ) ≤ ρ + ρ² up to ρ = 0.68.
     """
     return math.exp(1.01 * relative * (1 + relative))
 
 
 def _sticks_of_masses(mass: FloatArray, index: NDArray[np.int64], step: float) -> FloatArray:
-    """Σ_{j > i} mass_j·(1 - e^{-(j-i)·step}) at ascending i, all terms positive.
+    """Return Σ_{j > i} mass_j·(1 - e^{-(j-i)·step}) at ascending i, from positive terms.
 
     ``mass[k]`` belongs to the point k + 1.  Points between two indices are added directly, the
     rest follows from the next index, d further: 1 - e^{-(x+d)} = e^{-d}(1 - e^{-x}) + (1 - e^{-d}).
@@ -368,10 +367,10 @@ def _sticks_of_masses(mass: FloatArray, index: NDArray[np.int64], step: float) -
 
 
 def _line_indices(step: float, top: int) -> FloatArray:
-    """Lattice indices of the lines to keep.
+    """Return the lattice indices of the lines to keep.
 
-    Some 500 over the window, and about every 0.01 in ε (every 0.5 % beyond 4), so that neither
-    a narrow nor a wide window is drawn with too few lines.
+    There are about 500 over the window, and one about every 0.01 in ε (every 0.5 % beyond 4), so
+    that narrow and wide windows both have enough lines.
     """
     eps = np.concatenate([np.arange(0.0, 4.0, 0.01), np.geomspace(4.0, 1e9, 4200)])
     index = np.concatenate([np.ceil(eps / step), np.ceil(np.linspace(0.0, top, 500))])
@@ -385,7 +384,7 @@ def _smooth_length(at_least: int) -> int:
 
 
 def _power(base: ComplexArray, exponent: int) -> ComplexArray:
-    """``base`` to a whole power ≥ 1 by squaring: relative error below (exponent - 1) products."""
+    """Return ``base`` to a whole power ≥ 1; relative error below (exponent - 1) products."""
     result: ComplexArray | None = None
     while True:
         if exponent & 1:
@@ -417,10 +416,10 @@ def _convolved(
             if times == 1:
                 return folded, 0.0, 0.0
             coefficient = np.fft.rfft(folded)
-            # The stages are counted twice: the products of the powers, the sum and |F| are covered.
+            # Stages are counted twice, which covers the products of powers, the sum and |F|.
             stages = _STAGE * UNIT * math.log2(length)
             off = (stages + rows * UNIT) * float(folded.sum())
-            # |F| of both the true and the computed coefficient, from above.
+            # Upper bound on |F| of both the true and the computed coefficient.
             size = np.abs(coefficient) + off
             bound = bound * size**count
             ratio = ratio + count * off / size

@@ -1,1 +1,1 @@
-"""The i.i.d. game on discrete data: worst case, certificates from counts, records, planning."""
+"""The i.i.d. game on discrete data: worst cases, certificates from counts, and planning."""

@@ -1,4 +1,4 @@
-"""Certificates from data alone: how much any learner can leak, from the counts of a table (X5).
+"""Certified bounds on the leak of any learner, from the counts of a table (X5).
 
 The worst learner's leak Δ_n = E TV(P̂_n, P) (A25-T14 at γ = 1) is bounded for an unknown law P from
 N i.i.d. rows.  Several bounds are computed, each at its own share of the error probability β; the
@@ -65,12 +65,12 @@ _SMALL = {
 _SHARES_ALL_ROWS = {_HEAVY: 0.15, EXPONENTIAL: 0.75, **_SMALL}
 _SHARES_WITH_REST = {_HEAVY: 0.10, EXPONENTIAL: 0.40, SPLIT: 0.35, GIVEN: 0.05, **_SMALL}
 
-#: Weights of the exponents s = 0.8 … 0.03 in the mixture: few cells need a large s, and there a
-#: factor in the weight costs most.
+#: Weights of the exponents s = 0.8 … 0.03 in the mixture.  Tables with few cells need a large s,
+#: and there a factor in the weight costs most.
 _WEIGHTS = (0.35, 0.2, 0.15, 0.12, 0.1, 0.08)
 
-#: The plug-in figure misleads when it is this much below the certificate, or when this share of the
-#: rows is alone in its cell (such rows indicate that much of the distribution was never seen).
+#: The plug-in figure is misleading if it is this far below the certificate, or if this share of the
+#: rows is alone in its cell (so that much of the distribution was probably never seen).
 _MISLEADING_RATIO, _MISLEADING_SINGLES = 1.5, 0.02
 
 
@@ -80,7 +80,7 @@ class CountCertificate:
 
     ``candidates`` holds every bound computed, each valid at its share of 1 - confidence so that
     all hold together; ``method`` names the smallest.  The plug-in figures are estimates, and
-    ``warnings`` notes when they mislead.
+    ``warnings`` says if they are misleading.
     """
 
     leak: Certificate
@@ -137,12 +137,12 @@ def certify_counts(
     """Certify the leak Δ of every learner trained on ``n`` rows, from the counts alone.
 
     Guarantee: with probability ≥ ``confidence`` over the rows, ``delta_upper`` ≥ Δ_{ν,λ,n}(P, A)
-    for every learner A, whatever the law P of the rows.  The average record is protected.
+    for every learner A and every law P of the rows.  The average record is protected.
     Theorem: X5 for Δ at γ = 1 (A25-T14), X13 for Δ_γ ≤ Δ_1 at any ν and λ.
     Assumes: the rows are i.i.d.; with ``reference``, training and reference rows alike.
     Numerics: rounded up.
-    Edge cases: n = ``None`` is all rows of ``profile``; n > N is refused, since counts of N rows
-    do not determine how n > N rows of the law would repeat; rows that are all distinct give 1.
+    Edge cases: n = ``None`` means all rows of ``profile``; n > N is rejected, because counts of N
+    rows do not determine the repetitions among n > N rows; rows that are all distinct give 1.
 
     Args:
         profile: counts of the rows that training draws from.
@@ -150,8 +150,8 @@ def certify_counts(
         confidence: 1 - β.
         nu: probability of a fresh test point.
         lam: weight of a missed member.
-        reference: the same training rows beside further rows of the same law, cell by cell; the
-            training rows must be those of ``profile`` and n must be left at N.
+        reference: joint counts of the same training rows and of further rows of the same law; the
+            training rows must be those of ``profile``, and n must be N.
 
     Examples:
         >>> certificate = certify_counts(CountProfile.from_counts([50] * 400))
@@ -215,7 +215,7 @@ def _candidates(
     plain_total, closed_total, walk_total, *totals = totals_upper(
         [plain, closed, walk, *exponential], source, n
     )
-    # One event for the heavy cells serves every bound on Σ g(np_k); the walk bounds Δ directly.
+    # One event for heavy cells applies to all bounds on Σ g(np_k); the walk bounds Δ directly.
     discount = heavy_discount_lower(source, n, beta * shares[_HEAVY])
     groups = rows // n  # disjoint training sets, averaged over all choices (proofs/thinning.md)
     mixture = mixture_upper(
@@ -273,19 +273,19 @@ def _warnings(profile: CountProfile, estimate: float, bound: float) -> tuple[str
         )
     if estimate * _MISLEADING_RATIO < bound and math.isfinite(bound):
         warnings.append(
-            f"the plug-in estimate {significant(estimate, 'estimate', 3)} is far below what is "
-            "certified; rely on the certificate"
+            f"the plug-in estimate {significant(estimate, 'estimate', 3)} is far below the "
+            "certificate; rely on the certificate"
         )
     return tuple(warnings)
 
 
-# ── How many rows are enough: the smallest n for a target, certified rather than asymptotic ───────
+# ── The smallest certified number of rows for a target ────────────────────────────────────────────
 #
 # The worst leak Δ_n and every record's leak fall with n (the empirical law is a reverse martingale
-# and both are means of convex functions of it), so the smallest n is found by bisection on whole
-# numbers, and the returned n was evaluated and meets the target.
+# and both are means of convex functions of it), so bisection on whole numbers finds the smallest n,
+# and the returned n is evaluated and meets the target.
 
-#: Plans beyond this many rows are answered with "not reachable".
+#: Maximum number of rows of a plan; beyond it a target is reported as not reachable.
 MAX_PLAN = 10**12
 #: Ratio of the sizes tested below the table's own.
 _LADDER = 0.97
@@ -345,15 +345,16 @@ def smallest_n_for_table(
     record_leak: float | None = None,
     confidence: float = 0.95,
 ) -> int | None:
-    """Return an n certified from a table with unknown law; ``None`` if no n can be.
+    """Return an n certified from a table with unknown law, or ``None`` if there is none.
 
     Guarantee: with probability ≥ ``confidence`` over the table, training on n rows of its law
     meets the target(s) for every learner; two targets share the error probability.  The record
-    leak covers every record *with a value that occurs in the table*: new rows may bring new values,
-    and about those it proves nothing.
+    leak covers every record *with a value that occurs in the table*, but not records with new
+    values.
     Theorem: X5 for n ≤ N, X16 beyond, X7 with X15 for records.  The n is chosen from the data and
-    still valid: sizes are tested in a fixed order, from large to small, up to the first that
-    fails, and Δ_n does not rise with n, so an error means failing at one size fixed by the law.
+    is still valid: sizes are tested in a fixed order, from large to small, until the first failure,
+    and Δ_n does not increase with n, so an error can occur at a single size that the law
+    determines.
     Numerics: within 3 % of the smallest n that the certificates allow.
     Edge cases: cells seen once rule out any record-leak target; no more than about K/N of leak can
     be certified away, whatever n.
@@ -373,9 +374,9 @@ def smallest_n_for_table(
 
 
 def _certified_size(profile: CountProfile, allowed: float, confidence: float) -> int | None:
-    """Test sizes from large to small; the last that passes before the first failure."""
+    """Test sizes from large to small; return the last one before the first failure."""
     rows = profile.rows
-    # A size beyond N passes by X16 or because Δ_n ≤ Δ_N: two looks, half of β each.
+    # A size beyond N passes by X16 or because Δ_n ≤ Δ_N: two tests, with half of β each.
     half = shared_confidence(confidence, 2)
     if certify_counts(profile, rows, half).delta_upper > allowed:
         return least_whole(
@@ -395,7 +396,7 @@ def _certified_size(profile: CountProfile, allowed: float, confidence: float) ->
 # With a = ½√(N/n) the function h(c) = (1-a)·1{c ≥ 1} + a·√c is concave with h(0) = 0 and h(1) = 1,
 # and Σ_k h(c_k) has mean at least N·Δ_n for *every* law (``proofs/extrapolation.md``).  It is
 # self-bounding, so the usual concentration applies.  As n grows it tends to the number of distinct
-# cells K: no number of rows is certified to bring Δ_n below about K/N.
+# cells K, so no number of rows is certified to reduce Δ_n below about K/N.
 
 
 def leak_beyond_the_table(profile: CountProfile, n: int, confidence: float = 0.95) -> float:
@@ -422,18 +423,18 @@ def leak_beyond_the_table(profile: CountProfile, n: int, confidence: float = 0.9
 
 
 def smallest_certifiable_leak(profile: CountProfile, confidence: float = 0.95) -> float:
-    """Return what :func:`leak_beyond_the_table` tends to as n grows without end."""
+    """Return the limit of :func:`leak_beyond_the_table` for n → ∞."""
     return _concentrated(float(profile.atoms), profile.rows, confidence)
 
 
 def _concentrated(total: float, rows: int, confidence: float, terms: int = 1) -> float:
-    """(√(F + L/2) + √(L/2))²/N with L = ln(1/β), at most 1; F is a sum of ``terms`` terms."""
+    """Return (√(F + L/2) + √(L/2))²/N with L = ln(1/β), at most 1; F has ``terms`` terms."""
     level = fraction("confidence", confidence, open_left=True, open_right=True)
     half = -math.log1p(-level) / 2
     return min(1.0, up((math.sqrt(total + half) + math.sqrt(half)) ** 2 / rows, 64 + terms))
 
 
-# ── What is certified of a table or a law: the numbers that ``certify`` and ``harden`` share ──────
+# ── Certified bounds of a table or a law, for ``certify`` and ``harden`` ──────────────────────────
 
 
 #: A row with a larger certified leak counts as exposed.
@@ -442,7 +443,7 @@ _EXPOSED_ABOVE = 0.5
 
 @dataclass(frozen=True)
 class RecordLeak:
-    """Bounds on the leak about single rows; rows of a law are not counted."""
+    """Bounds on the leak about single rows; without counts for a law."""
 
     median: Upper
     p99: Upper
@@ -453,11 +454,11 @@ class RecordLeak:
 
 @dataclass(frozen=True, kw_only=True)
 class LeakBounds:
-    """The bounds that a certified leak implies, beside plug-in estimates; ``c_k`` is that of a law.
+    """Bounds that a certified leak implies, with plug-in estimates; ``c_k`` is for a law only.
 
     ``accuracy_upper`` is the probability of being right, between max(ν, 1-ν) and 1.
-    ``accuracy_weighted_upper`` is A25-D2's accuracy, in which a member found counts λ: at most
-    ν + λ(1-ν), so no probability; it is left out at λ = 1, where the two agree.
+    ``accuracy_weighted_upper`` is A25-D2's accuracy, in which an identified member has weight λ.
+    It is at most ν + λ(1-ν), so not a probability, and omitted at λ = 1, where the two agree.
     """
 
     rows: int | None
@@ -496,7 +497,7 @@ def accuracy_from_leak(leak: float, nu: float = 0.5) -> float:
 def weighted_accuracy_from_leak(leak: float, game: IidGame) -> float:
     """Return A25's best accuracy max(ν, λ(1-ν)) + min(ν, λ(1-ν))·Δ_{ν,λ}, from above (A25-T6).
 
-    A member found counts λ, so this is a probability of being right at λ = 1 alone.
+    An identified member has weight λ, so this is a probability of being right only at λ = 1.
 
     Examples:
         >>> weighted_accuracy_from_leak(0.5, IidGame(0.5, 4.0))
@@ -536,7 +537,7 @@ def certify_beyond_the_table(
 ) -> CountCertificate:
     """Certify more training rows than the table has (X16).
 
-    The table's own leak bounds that of more rows as well, since the leak never rises with n.
+    The table's own leak also bounds that of more rows, because the leak never increases with n.
     """
     half = shared_confidence(confidence, 2)
     inside = certify_counts(profile, None, half, reference=reference)
@@ -594,7 +595,7 @@ def _exact(
     record_leak: RecordLeak,
     game: IidGame,
 ) -> LeakBounds:
-    """Return what the leak Δ of a law proves; ``even`` is Δ at λ = 1."""
+    """Return the bounds that the exact leak Δ of a law implies; ``even`` is Δ at λ = 1."""
     return LeakBounds(
         rows=None,
         n=n,

@@ -1,4 +1,4 @@
-"""Bounds on the leak from the counts of cells: count functions, walks, heavy cells (X5)."""
+"""Bounds on the leak from counts of cells: count functions, walks, heavy cells (X5)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memberbound.numerics.roots import last_true, least_whole
 from memberbound.numerics.rounding import FloatArray, sum_slack, up_array
 from memberbound.quantities import significant
 
-# ── Concave count functions: from the counts of a table to the worst leak, for every law (X5) ─────
+# ── Concave count functions, which bound the worst leak for every law (X5) ────────────────────────
 #
 # A count function h gives each cell with c rows the value h(c); the sum F over the cells estimates
 # n·Δ_n from above.  With g(λ) = ½E|Poi(λ) - λ|, the functions here satisfy for *every* λ > 0
@@ -29,8 +29,8 @@ from memberbound.quantities import significant
 #     E e^{-s·h(Poi(λ))} ≤ e^{-s·g(λ)}   (exponent s > 0),
 #
 # and are concave, so that the same holds for Bin(n, λ/n) and hence g(np) ≥ ½E|Bin(n,p) - np|.  The
-# proofs are in ``proofs/count-functions.md``; the table is made and verified, for all λ, by
-# ``scripts/make_count_function.py``.
+# proofs are in ``proofs/count-functions.md``; ``scripts/make_count_function.py`` computes the table
+# and verifies it for all λ.
 
 KAPPA = 1 / math.sqrt(2 * math.pi)
 #: The tail κ√(c + a) + b of the tabulated functions, b = _OFFSET·s (proof, claim 6).
@@ -45,9 +45,9 @@ _THINNING = 1_000_000
 class CountFunction:
     """A function of a cell's count, with h(0) = 0.
 
-    ``at`` gives h at whole numbers from above; ``above`` is a concave function of a real number,
-    used for Jensen's inequality at means beyond 5000, that is not below h except at counts which
-    have no weight there (``proofs/thinning.md``); ``exponent`` is s.
+    ``at`` returns upper bounds on h at whole numbers.  ``above`` is a concave function of a real
+    number, used for Jensen's inequality at means beyond 5000; it is at least h except at counts
+    without weight there (``proofs/thinning.md``).  ``exponent`` is s.
     """
 
     name: str
@@ -130,12 +130,13 @@ def totals_upper(
 ) -> list[float]:
     """Return Σ_k E h(A_k) from above for each function, A_k ~ Hypergeometric(N, c_k, n).
 
-    A_k is how many of the cell's rows a uniform choice of n rows picks (``proofs/thinning.md``);
-    n = N (or ``None``) leaves the counts as they are.
+    A_k is the number of the cell's rows in a uniform sample of n rows (``proofs/thinning.md``); n =
+    N (or ``None``) leaves the counts unchanged.
 
     Theorem: X5.
-    Numerics: rounded up; where A_k has a mean above 5000, E h(A_k) ≤ h̃(E A_k) for the concave h̃.
-    Edge cases: n > N is refused, since the table does not contain n rows.
+    Numerics: rounded up; if A_k has a mean above 5000, E h(A_k) ≤ h̃(E A_k) for the concave h̃ is
+        used.
+    Edge cases: n > N is rejected, because the table does not contain n rows.
 
     Examples:
         >>> profile = CountProfile.from_counts([4, 4])
@@ -164,8 +165,8 @@ def totals_upper(
 def _hypergeometric(rows: int, count: int, n: int) -> tuple[NDArray[np.int64], FloatArray]:
     """Return the masses of Hypergeometric(N, c, n) on a window that misses less than e^-60.
 
-    The window's ends come from Bernstein's inequality, which holds for a hypergeometric law as it
-    does for the binomial one (Hoeffding 1963, §6).
+    The window comes from Bernstein's inequality, which holds for hypergeometric laws as for
+    binomial ones (Hoeffding 1963, §6).
     """
     mean = count * n / rows
     reach = 12 * math.sqrt(mean) + 40
@@ -189,7 +190,7 @@ _TABULATED = 1000
 
 @cache
 def _central() -> FloatArray:
-    """C(2m, m)/4^m for m = 0 … 1000."""
+    """Return C(2m, m)/4^m for m = 0 … 1000."""
     m = np.arange(1, _TABULATED + 1, dtype=np.float64)
     return np.concatenate([[1.0], np.cumprod((2 * m - 1) / (2 * m))])
 
@@ -218,26 +219,26 @@ def walk_function() -> CountFunction:
     return CountFunction("walk", 0.0, walk_length, lambda x: math.sqrt(2 * (x + 1) / math.pi))
 
 
-# ── What the Poisson comparison gives away on heavy cells, won back (X5) ──────────────────────────
+# ── Discount for the loss of the Poisson comparison on heavy cells (X5) ───────────────────────────
 #
 # The count functions bound Σ_k g(np_k), g(λ) = ½E|Poi(λ) - λ|, while n·Δ_n = Σ_k t(p_k) with t(p) =
 # ½E|Bin(n,p) - np|.  The difference D(p) = g(np) - t(p) is non-negative and grows with p, so a
 # lower confidence bound on the few large p_k is a lower bound on what may be subtracted.  Proof:
 # ``proofs/heavy-cells.md``.
 
-#: Atoms below this probability are left alone: they lose at most 1/128 by the comparison.
+#: Ignore atoms below this probability, which lose at most 1/128 in the comparison.
 THRESHOLD = 1 / 64
 #: Relative slack for the incomplete beta function; its error is far smaller.
 _TAIL_SLACK = 1e-9
 
 
 def _tail(rows: int, count: int, p: float) -> float:
-    """P(Bin(N, p) ≥ c) from above."""
+    """Return an upper bound on P(Bin(N, p) ≥ c)."""
     return float(special.betainc(count, rows - count + 1, p)) * (1 + _TAIL_SLACK)
 
 
 def _cut(rows: int, alpha: float) -> int:
-    """Smallest c ≥ 1 + (N-1)θ with P(Bin(N, θ) ≥ c) ≤ α, or N + 1 if there is none."""
+    """Return the smallest c ≥ 1 + (N-1)θ with P(Bin(N, θ) ≥ c) ≤ α, or N + 1 if none."""
     below = math.ceil((rows - 1) * THRESHOLD)
     cut = least_whole(lambda c: _tail(rows, c, THRESHOLD) <= alpha, below=below, most=rows)
     return rows + 1 if cut is None else cut
@@ -262,7 +263,7 @@ def heavy_probability_lower(rows: int, counts: list[int], beta: float) -> list[f
 
 @lru_cache(maxsize=1 << 12)
 def _probability_lower(rows: int, count: int, alpha: float) -> float:
-    """Largest p seen with P(Bin(N, p) ≥ c) ≤ α.  Cached: a plan needs the same at every size."""
+    """Return the largest p found with P(Bin(N, p) ≥ c) ≤ α; cached for plans."""
     guess = float(special.betaincinv(count, rows - count + 1, alpha / (1 + _TAIL_SLACK)))
     return last_true(lambda p: _tail(rows, count, p) <= alpha, 0.0, count / rows, guess)
 
@@ -283,8 +284,8 @@ def heavy_discount_lower(profile: CountProfile, n: int, beta: float) -> float:
     p = p[p > 0]
     if p.size == 0:
         return 0.0
-    # `poisson_deviation_lower` is 9e-11 of g or more below it.  That covers what is rounded here:
-    # n·p, in which g grows at most in proportion, the terms, and the sum over at most 64 cells.
+    # `poisson_deviation_lower` is at least 9e-11 of g below it.  That covers the rounding of n·p (g
+    # grows at most in proportion), of the terms, and of the sum over at most 64 cells.
     binomial = n * half_deviation_upper(n, p)
     poisson = np.array([poisson_deviation_lower(n * q) for q in p.tolist()])
     return float(np.maximum(poisson - binomial, 0.0) @ cells)

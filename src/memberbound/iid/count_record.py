@@ -1,7 +1,7 @@
-"""The record of a certificate of the i.i.d. game: the counts from which it can be recomputed.
+"""Records of certificates of the i.i.d. game: the counts from which they can be recomputed.
 
 Every bound of this game depends on a table only through its counts of counts, and on a law only
-through its probabilities.  The counts are a function of the cells that a learner may publish, so
+through its probabilities.  The counts are a function of the cells, which a learner may publish, so
 the certified leak covers them as well.
 """
 
@@ -19,14 +19,14 @@ from memberbound.iid.worst_case import checked_law
 from memberbound.numerics.rounding import FloatArray
 
 COUNTS_FORMAT = "memberbound-counts/1"
-#: Laws with more distinct probabilities are left out of the record.
+#: Maximum number of distinct probabilities of a law in a record.
 _MOST_PROBABILITIES = 10_000
 _LISTS = ("count", "reference", "cells", "probability")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CountRecord:
-    """Counts of counts of a table, beside those of a reference, or the probabilities of a law.
+    """Counts of counts of a table, with those of a reference, or the probabilities of a law.
 
     ``cells[i]`` cells hold ``count[i]`` rows of the table, and with a reference ``reference[i]`` of
     its rows; or ``cells[i]`` atoms have ``probability[i]``; or ``uniform`` atoms are equally
@@ -48,7 +48,7 @@ class CountRecord:
 
     @classmethod
     def of_table(cls, profile: CountProfile, joint: JointProfile | None = None) -> CountRecord:
-        """Return the record of a table, and of the reference counted with it."""
+        """Return the record of a table, and of its reference if there is one."""
         if joint is None:
             return cls(count=tuple(profile.count.tolist()), cells=tuple(profile.cells.tolist()))
         return cls(
@@ -71,7 +71,7 @@ class CountRecord:
 
     @classmethod
     def of_dict(cls, stored: object) -> CountRecord:
-        """Read a record from a certificate; refuse other content."""
+        """Read a record from a certificate; reject other content."""
         if not isinstance(stored, Mapping) or stored.get("format") != COUNTS_FORMAT:
             raise InputError(f"the record must have the format {COUNTS_FORMAT!r}.")
         lists = {name: stored.get(name, []) for name in _LISTS}
@@ -103,7 +103,7 @@ class CountRecord:
 
     @property
     def joint(self) -> JointProfile | None:
-        """The counts of the table beside those of its reference, if there is one."""
+        """The joint counts of the table and its reference, if there is one."""
         if not self.reference:
             return None
         columns = (self.count, self.reference, self.cells)

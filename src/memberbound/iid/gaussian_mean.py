@@ -1,4 +1,4 @@
-"""The mean of n normal records: an exact leak in any dimension (X8), and the papers' bound.
+"""The exact leak of the mean of n normal records in any dimension (X8), and the papers' bound.
 
 Release X = √n·mean, record V ~ N(0, I_d).  If V is a member, (X, V) is d times a normal pair with
 correlation ρ = 1/√n; if not, X and V are independent.  So the log-likelihood ratio is
@@ -26,10 +26,10 @@ from memberbound.games import gamma_from_priors
 from memberbound.numerics.normal import gaussian_hockey_stick_upper
 from memberbound.numerics.rounding import UNIT, FloatArray, up
 
-#: Absolute error allowed to the outer quadrature (and proved to be met).
+#: Absolute error of the outer quadrature, which is proved.
 _TOLERANCE = 1e-17
 _MAX_DIMENSION = 10**8
-#: From this dimension on scipy's Γ loses digits (2e-11 at 20 000), and Stirling's series is exact.
+#: From this dimension, scipy's Γ loses digits (2e-11 at 20 000), and Stirling's series is exact.
 _STIRLING = 200
 
 
@@ -61,8 +61,8 @@ def leak_of_gaussian_mean(n: int, d: int, nu: float = 0.5, lam: float = 1.0) -> 
         offset, growth, scale = -log_gamma - shrink, -0.5 / (size - 1), size - 1
         tilt = abs(offset)
     radius, weight, error = _radii(dimension, tilt)
-    # H falls in ln g: lower each ln g by what rounding may have added to it.  γ = 1 is the worst
-    # case, so only a γ that is not exactly 1 can be off on the unsafe side.
+    # H decreases in ln g, so lower each ln g by its possible rounding error.  γ = 1 is the worst
+    # case, so only a γ other than 1 can err on the unsafe side.
     square = growth * radius**2
     slack = 8 * UNIT * ((gamma != 1) + abs(log_gamma) + abs(shrink) + 2 * np.abs(square))
     log_g = offset + square - slack
@@ -70,16 +70,16 @@ def leak_of_gaussian_mean(n: int, d: int, nu: float = 0.5, lam: float = 1.0) -> 
     values = np.array(
         [_hockey_stick(m, g) for m, g in zip(mu.tolist(), log_g.tolist(), strict=True)]
     )
-    # 64 units for the steps of one value, its weight and the last sum.
+    # 64 units cover the steps of one value, its weight and the last sum.
     return min(float(weight @ values) * (1 + UNIT * (64 + radius.size)) + error, 1.0)
 
 
 def _hockey_stick(mu: float, log_g: float) -> float:
-    """H of N(μ',1) against N(0,1) at e^log_g, for any μ' that rounds to μ.
+    """Return H of N(μ',1) against N(0,1) at e^log_g, for any μ' that rounds to μ.
 
-    It is from above, but for six units where log_g < 0.
+    It is an upper bound, up to six units if log_g < 0.
     """
-    mu = mu * (1 + 8 * UNIT)  # H rises in μ
+    mu = mu * (1 + 8 * UNIT)  # H increases in μ
     value = float(gaussian_hockey_stick_upper(mu, np.array([abs(log_g)]))[0])
     if log_g >= 0:
         return value
@@ -87,7 +87,7 @@ def _hockey_stick(mu: float, log_g: float) -> float:
 
 
 def _radii(d: int, tilt: float) -> tuple[FloatArray, FloatArray, float]:
-    """Nodes and weights for E f(R), R ~ χ_d, and a proved bound on the error for f = H above.
+    """Return nodes and weights for E f(R), R ~ χ_d, and a proved error bound for f = H above.
 
     In x = ln R the density is w(x) ∝ exp(dx - e^{2x}/2).  On the line Im x = y, |w| integrates to
     cos(2y)^(-d/2) and |f| ≤ 3 + exp(2·tilt·sin²y): with |Φ(z)| ≤ 1 + ½|e^{-z²/2}| and, for
@@ -140,7 +140,7 @@ def leak_of_gaussian_mean_bound(n: int, d: int) -> float:
 
 
 def _mean_length(d: int) -> float:
-    """Return E‖V‖ = √2·Γ((d+1)/2)/Γ(d/2), V ~ N(0,I) in R^d: at most six units below."""
+    """Return E‖V‖ = √2·Γ((d+1)/2)/Γ(d/2), V ~ N(0,I) in R^d, at most six units too small."""
     if d < _STIRLING:
         return math.sqrt(2) * float(special.poch(d / 2, 0.5)) * (1 + 1e-12)
     # Stirling's series is above lnΓ after an odd and below it after an even number of terms, and

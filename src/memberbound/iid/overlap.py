@@ -1,10 +1,10 @@
-"""Rows that two samples share: what chance explains, and what only common rows explain.
+"""Detect rows that two samples have in common beyond chance.
 
 Two independent samples of a coarse table share most of their values, so equal values alone prove
-nothing.  But given the pooled counts, every way to deal the N rows out as n table rows and m
-reference rows is equally likely.  Common rows make the two samples more alike than such a deal: the
-statistic Y = Σ_k (a_k - qt_k)²/t_k (a_k of the t_k rows of cell k lie in the table, q = n/N) falls
-below its mean.
+nothing.  But given the pooled counts, every division of the N rows into n table rows and m
+reference rows is equally likely.  Common rows make the two samples more similar than a random
+division: the statistic Y = Σ_k (a_k - qt_k)²/t_k (a_k of the t_k rows of cell k lie in the table, q
+= n/N) falls below its mean.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from scipy import special
 from memberbound.iid.profiles import JointProfile
 from memberbound.numerics.rounding import FloatArray
 
-#: Identical samples are not independent ones where chance deals them with at most this probability.
+#: Identical samples are rejected if a random division gives them with at most this probability.
 _CHANCE = 1e-3
-#: To warn and to refuse: standard deviations below the mean, rows shared beyond the expected ones.
+#: Thresholds to warn and to reject: standard deviations below the mean, and excess shared rows.
 _WARN = (3.0, 3.0)
 _REFUSE = (6.0, 10.0)
 
@@ -31,9 +31,9 @@ class Overlap:
     """The agreement of two samples.
 
     ``shared`` reference rows equal a row of the table, ``expected`` of them for independent samples
-    with the same pooled counts.  ``likeness`` is how many standard deviations Y lies below its
-    mean, ``identical`` the probability that chance deals equal samples (``None`` unless they are
-    equal), and ``repeats`` whether some row occurs twice in one sample.
+    with the same pooled counts.  ``likeness`` is the number of standard deviations by which Y is
+    below its mean, ``identical`` the probability of equal samples by chance (``None`` unless they
+    are equal), and ``repeats`` whether some row occurs twice in one sample.
     """
 
     rows: int
@@ -67,7 +67,7 @@ class Overlap:
         atoms = float(cells.sum())
         found = float(((a - q * pooled) ** 2 / pooled) @ cells)
         mean = product * total * (atoms - 1) / (total - 1)
-        # Binomial counts, given their sum: the part of Y that the sum explains is taken off.
+        # Binomial counts, given their sum: subtract the part of Y that the sum explains.
         spread = product * (1 + (3 * (pooled - 2) - pooled) * product) / pooled
         variance = float(spread @ cells) - atoms**2 * product * (1 - 2 * q) ** 2 / total
         likeness = 0.0
@@ -92,7 +92,7 @@ class Overlap:
 
     @property
     def refused(self) -> bool:
-        """Whether the samples are the same rows, or mostly so, for any practical purpose."""
+        """Whether the samples are (mostly) the same rows."""
         if self.identical is not None and self.identical <= _CHANCE:
             return True
         return self._beyond(*_REFUSE) and any(
@@ -105,7 +105,7 @@ class Overlap:
 
     @property
     def noted(self) -> bool:
-        """Whether an owner should hear of the shared rows."""
+        """Whether to warn about the shared rows."""
         distinct = self.shared > 0 and not self.repeats
         return distinct or self.identical is not None or self._beyond(*_WARN)
 
@@ -114,8 +114,8 @@ class Overlap:
 
 
 def _expected_matches(pooled: FloatArray, cells: NDArray[np.int64], size: int, total: int) -> float:
-    """Return how many rows of a sample of ``size`` have an equal row in the other, on average."""
-    # P(all t rows of a cell fall into this sample), where none is left for the other one.
+    """Return the expected number of rows of a sample that have an equal row in the other one."""
+    # P(all t rows of a cell fall into this sample, so that none is in the other one).
     alone = special.gammaln(size + 1.0) - special.gammaln(np.maximum(size - pooled, 0) + 1.0)
     alone -= special.gammaln(total + 1.0) - special.gammaln(total - pooled + 1.0)
     alone = np.where(pooled > size, 0.0, np.exp(np.minimum(alone, 0.0)))

@@ -15,7 +15,8 @@ from memberbound.errors import InputError, whole_number
 from memberbound.numerics.means import log_confidence
 from memberbound.numerics.rounding import UNIT, FloatArray, up
 
-# ── Counts of counts: all that a certificate needs of a table ─────────────────────────────────────
+# ── Counts of counts, which determine the certificates of a table
+# ─────────────────────────────────────
 #
 # A table of N rows falls into cells (distinct rows over the chosen columns).  Every bound of this
 # stage depends on the table only through how many cells hold one row, two rows, and so on, so a
@@ -65,7 +66,7 @@ class CountProfile:
 
     @property
     def atoms(self) -> int:
-        """K, the number of distinct rows seen."""
+        """K, the number of distinct rows."""
         return int(self.cells.sum())
 
     def expanded(self) -> NDArray[np.int64]:
@@ -81,7 +82,7 @@ def _whole(name: str, values: ArrayLike) -> NDArray[np.int64]:
     return np.array(array, dtype=np.int64)
 
 
-# ── Two samples: the training rows against reference rows of the same law (X5) ────────────────────
+# ── Two samples: training rows against reference rows of the same law (X5) ────────────────────────
 #
 # E TV(P̂_n, P̂'_m) ≥ E TV(P̂_n, P) = Δ_n by Jensen's inequality, and the left side is observed.
 # Two forms: the distance between two given samples, and its mean over all ways to take n of N rows,
@@ -162,7 +163,7 @@ def two_sample_leak_upper(joint: JointProfile, beta: float) -> float:
     """
     n, m = joint.rows, joint.reference_rows
     columns = zip(joint.train.tolist(), joint.reference.tolist(), joint.cells.tolist(), strict=True)
-    # In whole numbers, so that nothing is rounded but the quotient.
+    # Use whole numbers, so that only the quotient is rounded.
     distance = sum(abs(a * m - b * n) * cells for a, b, cells in columns) / (2 * n * m)
     width = math.sqrt(log_confidence(beta) / 2 * (1 / n + 1 / m))
     return min(1.0, up(distance + width, 16))
@@ -176,7 +177,7 @@ def split_leak_upper(profile: CountProfile, n: int, beta: float) -> float:
     E|A - EA| = 2a(N-c-n+a)·P(A = a)/N at a = ⌊cn/N⌋ + 1.
     Assumes: the N rows are i.i.d.
     Numerics: rounded up, by 1e-13 at 10 rows and 1e-6 at 2·10⁷, for the logarithms of factorials.
-    Edge cases: n ≥ N leaves no reference rows and is refused.
+    Edge cases: n ≥ N leaves no reference rows and is rejected.
 
     Examples:
         >>> round(split_leak_upper(CountProfile.from_counts([50_000] * 20), 10_000, 0.05), 4)
@@ -193,19 +194,19 @@ def split_leak_upper(profile: CountProfile, n: int, beta: float) -> float:
 
 
 def _split_terms(count: NDArray[np.int64], rows: int, n: int) -> FloatArray:
-    """½E|A/n - (c-A)/(N-n)| for A ~ Hypergeometric(N, c, n), one value per count."""
+    """Return ½E|A/n - (c-A)/(N-n)| for A ~ Hypergeometric(N, c, n), one value per count."""
     a = np.array([c * n // rows + 1 for c in count.tolist()])  # c·n may not fit into 64 bits
-    split = count < rows  # one cell that holds every row is the same in every split
+    split = count < rows  # a cell with all rows is the same in every split
     c, a = np.where(split, count, 1), np.where(split, a, 1)
     whole = _log_choices(np.array([rows]), np.array([n]))
     log_mass = _log_choices(c, a) + _log_choices(rows - c, n - a) - whole
-    # Nine logarithms of factorials, each off by three units of at most N·ln N.
+    # Nine logarithms of factorials, each with an error of three units of at most N·ln N.
     slack = 64 * UNIT * (rows + 2) * math.log(rows + 2)
     share = (a / n) * ((rows - c - n + a) / (rows - n))
     return np.where(split, share * np.exp(log_mass + slack), 0.0)
 
 
 def _log_choices(n: NDArray[np.int64], k: NDArray[np.int64]) -> FloatArray:
-    """Ln C(n, k), for k between 0 and n."""
+    """Return ln C(n, k), for k between 0 and n."""
     value = special.gammaln(n + 1.0) - special.gammaln(k + 1.0) - special.gammaln(n - k + 1.0)
     return np.asarray(value, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""The leak of any learner about a record of one cell, and its certificate from a table (X7).
+"""The leak of any learner about a record of a cell, and its certificate from a table (X7).
 
 In the i.i.d. game, given that the tested record lies in a cell of probability p, the in-world tilts
 the law of the whole training set by B/(np), where B ~ Bin(n, p) counts the members of the cell.
@@ -7,7 +7,7 @@ So *no* learner leaks more about it than
     TV = ½E|B/(np) - 1| = (1-p)·P(Bin(n-1, p) = ⌊np⌋).
 
 With λ = np this is at most e^{-λ}λ^{⌊λ⌋}/⌊λ⌋!, which falls in λ and is below 0.4/√k once λ ≥ k for
-a whole number k: "every cell expects k members" is a proof, not a habit.
+a whole number k, so the rule "every cell expects k members" has a proof.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from memberbound.iid.profiles import CountProfile
 from memberbound.numerics.roots import last_true
 from memberbound.numerics.rounding import FloatArray, up_array
 
-#: Ratio of consecutive counts at which lower bounds are computed; counts between use the lower one.
+#: Ratio of consecutive counts with a computed lower bound; counts in between use the lower one.
 _LADDER = 1.05
 #: Counts beyond which the factorial is bounded instead of evaluated.
 _ROBBINS = 128.0
@@ -53,7 +53,8 @@ def record_leak_upper(expected: FloatArray | float) -> FloatArray:
         gap, divisor = lam - floor, np.maximum(floor, 1.0)
         deviance = gap - floor * np.log1p(gap / divisor)
         stirling = special.gammaln(floor + 1) - floor * np.log(divisor) + floor
-        # Large terms cancel there; Robbins' lower bound ½ln(2πm) + 1/(12m+1) is as good and safe.
+        # Large terms would cancel here; Robbins' lower bound ½ln(2πm) + 1/(12m+1) is safe and
+        # accurate.
         large = 0.5 * np.log(2 * np.pi * divisor) + 1 / (12 * floor + 1)
         stirling = np.where(floor > _ROBBINS, large, stirling)
     value = np.exp(-np.maximum(deviance, 0.0) - stirling)
@@ -61,7 +62,7 @@ def record_leak_upper(expected: FloatArray | float) -> FloatArray:
 
 
 def cell_probability_lower(rows: int, count: int, confidence: float = 0.95) -> float:
-    """Return p such that, for all cells at once, a cell with ``count`` of ``rows`` has at least p.
+    """Return a lower bound on the probability of a cell with ``count`` of ``rows``, for all cells.
 
     Guarantee: with probability ≥ ``confidence`` over N i.i.d. rows, every cell k of the (unknown,
     possibly infinite) law satisfies p_k ≥ the bound for its own count.
@@ -80,7 +81,7 @@ def cell_probability_lower(rows: int, count: int, confidence: float = 0.95) -> f
 
 
 def _ladder(rows: int) -> NDArray[np.int64]:
-    """Counts, fixed by N alone, at which the error probability is shared out equally."""
+    """Return the counts, which depend on N only, that share the error probability equally."""
     steps = [2]
     while steps[-1] < rows:
         steps.append(min(rows, max(steps[-1] + 1, math.floor(steps[-1] * _LADDER))))
@@ -88,7 +89,7 @@ def _ladder(rows: int) -> NDArray[np.int64]:
 
 
 def _solved(rows: int, count: int, beta: float) -> float:
-    """Largest p ≤ (c-1)/N with P(Bin(N, p) ≥ c)/p ≤ β."""
+    """Return the largest p ≤ (c-1)/N with P(Bin(N, p) ≥ c)/p ≤ β."""
     from scipy import special
 
     def holds(p: float) -> bool:
@@ -131,21 +132,21 @@ class RecordLeaks:
 
     @property
     def median(self) -> float:
-        """Leak that half of the rows do not exceed."""
+        """The leak that half of the rows do not exceed."""
         return self.quantile(0.5)
 
     @property
     def p99(self) -> float:
-        """Leak that 99 % of the rows do not exceed."""
+        """The leak that 99 % of the rows do not exceed."""
         return self.quantile(0.99)
 
     @property
     def max(self) -> float:
-        """Largest leak of any row of the table."""
+        """The largest leak of any row of the table."""
         return float(self.leak.max())
 
     def exposed_rows(self, above: float = 0.5) -> int:
-        """Return how many rows are not certified to leak at most ``above``."""
+        """Return the number of rows that are not certified to leak at most ``above``."""
         limit = nonnegative("above", above)
         return int((self.profile.count * self.profile.cells)[self.leak > limit].sum())
 
@@ -158,7 +159,7 @@ def record_leaks(
     Guarantee: see :class:`RecordLeaks`; valid for rows drawn i.i.d. from an unknown law.
     Theorem: X7 with X15.
     Assumes: i.i.d. rows; the training rows come from the same law (they may be the table itself).
-    Edge cases: a row that occurs once has leak 1: nothing can be proved about it.
+    Edge cases: a row that occurs once has leak 1, because nothing can be proved about it.
 
     Examples:
         >>> leaks = record_leaks(CountProfile.from_counts([5000, 400, 1]))

@@ -1,4 +1,4 @@
-"""The exact worst case on discrete data: what the most talkative learner gives away (A25-T14).
+"""The exact worst-case leak over all learners on discrete data (A25-T14).
 
 For a law with atoms p_k the largest leak over all learners is a sum over atoms of one binomial
 hockey-stick each.  With γ = ν/(λ(1-ν)) and B_k ~ Bin(n, p_k) it is Σ_k E(B_k/n - γp_k)₊ for γ ≥ 1
@@ -23,9 +23,9 @@ from memberbound.numerics.rounding import FloatArray, down, up
 
 #: Largest number of atoms of a uniform law.
 MAX_ATOMS = 10**18
-#: Largest deviation of a sum of probabilities from 1 before they are refused.
+#: Largest accepted deviation of a sum of probabilities from 1.
 SUM_TOLERANCE = 1e-9
-#: Atoms worked on at a time: small enough for the cache, so memory does not grow with K.
+#: Number of atoms per block: small enough for the cache, so that memory does not grow with K.
 _CHUNK = 1 << 14
 
 
@@ -88,13 +88,13 @@ def leak_of_uniform(atoms: int, n: int, nu: float = 0.5, lam: float = 1.0) -> fl
 
 
 def _gamma(nu: float, lam: float) -> Fraction:
-    gamma_from_priors(nu, lam)  # refuses what cannot be used
+    gamma_from_priors(nu, lam)  # rejects invalid values
     fresh = Fraction(nu)
     return fresh / (Fraction(lam) * (1 - fresh))
 
 
 def _two_doubles(value: Fraction) -> tuple[float, float]:
-    """Return γ as the sum of two doubles: at n = 10¹² its last bits decide the last digits of Δ."""
+    """Return γ as the sum of two doubles, because at n = 10¹² its last bits affect Δ."""
     high = float(value)
     return high, float(value - Fraction(high))
 
@@ -102,7 +102,7 @@ def _two_doubles(value: Fraction) -> tuple[float, float]:
 def checked_law(
     probabilities: ArrayLike, multiplicity: ArrayLike | None = None
 ) -> tuple[FloatArray, FloatArray | None, float]:
-    """Return probabilities, multiplicities and how far the sum is from 1; reject other inputs.
+    """Return probabilities, multiplicities and the deviation of their sum from 1.
 
     Raises InputError when an entry is outside [0, 1], a multiplicity is not a whole number, or the
     sum misses 1 by more than 1e-9.
@@ -137,7 +137,7 @@ def checked_law(
 
 
 def _exact_sum(p: FloatArray, weight: FloatArray | None) -> Fraction:
-    """Σ p_k·w_k to within 2⁻¹⁰⁰ or so: the high parts and the remainders are added apart."""
+    """Return Σ p_k·w_k to about 2⁻¹⁰⁰, adding high parts and remainders separately."""
     if weight is None:
         terms = p.tolist()
         high = math.fsum(terms)
@@ -153,10 +153,9 @@ def _chunks(
         yield law[piece], None if weights is None else weights[piece]
 
 
-# ── C_K(P) = Σ_k √(p_k(1-p_k)): the diversity of a law, and its bounds on the leak ────────────────
-#
-# Bounds through C_K are looser than :func:`~memberbound.iid.worst_case.leak_of_law` but need
-# only one number of the law.  Each is rounded outward.
+# ── The diversity C_K(P) = Σ_k √(p_k(1-p_k)) of a law, and its bounds on the leak ─────────────────
+# Bounds from C_K are looser than :func:`~memberbound.iid.worst_case.leak_of_law` but need only one
+# number.  Each is rounded outward.
 
 
 class Between(NamedTuple):
@@ -176,7 +175,7 @@ class Diversity(NamedTuple):
 
 
 def diversity(probabilities: ArrayLike, multiplicity: ArrayLike | None = None) -> Diversity:
-    """Return C_K(P) and its two companions, to nearest.
+    """Return C_K(P) with the entropy and the Gini index, rounded to nearest.
 
     Examples:
         >>> diversity([0.25] * 4).c_k  # √(K-1) at the uniform law (A25-L23)
@@ -198,11 +197,12 @@ def diversity(probabilities: ArrayLike, multiplicity: ArrayLike | None = None) -
 def diversity_given_largest_atom(atoms: int, largest: float) -> Between:
     """Return the range of C_K over laws on K atoms with largest probability ``largest``.
 
-    Theorem: A25-L24.  Above, the rest is spread evenly; below, it is packed into as few atoms of
-    probability δ as fit, plus one for the remainder.  The lower end is an infimum: at fewer than
-    K used atoms it is approached, not reached, by laws that use all K.
+    Theorem: A25-L24.  At the upper end, the rest is spread evenly; at the lower end, it is
+    concentrated on as few atoms of probability δ as possible, plus one for the remainder.  The
+    lower end is an infimum: with fewer than K used atoms, laws that use all K approach it without
+    reaching it.
     Numerics: outward.
-    Edge cases: ``largest`` below 1/K is refused; 1 gives [0, 0].
+    Edge cases: ``largest`` below 1/K is rejected; 1 gives [0, 0].
 
     Examples:
         >>> [round(x, 6) for x in diversity_given_largest_atom(4, 0.5)]
@@ -211,7 +211,7 @@ def diversity_given_largest_atom(atoms: int, largest: float) -> Between:
     k = _atoms(atoms)
     delta = fraction("largest", largest, open_left=True)
     exact = Fraction(delta)
-    # A double just below 1/K is what 1/K rounds to: allow for it.
+    # 1/K may round to a double just below it, so accept that.
     if exact * k < 1 - Fraction(1, 2**52):
         raise InputError(f"largest must be at least 1/atoms = {1 / k!r}, got {largest!r}.")
     if delta == 1.0:
@@ -248,7 +248,7 @@ def _atoms(atoms: int) -> int:
 
 
 def _listed(law: FloatArray, weights: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-    """Atoms with positive probability and their multiplicities."""
+    """Return the atoms with positive probability, and their multiplicities."""
     weight = np.ones_like(law) if weights is None else weights
     used = (law > 0) & (weight > 0)
     return law[used], weight[used]

@@ -1,1 +1,1 @@
-"""Floating point that errs on the stated side: rounding, roots, the normal law."""
+"""Floating-point functions with a stated rounding direction."""

@@ -1,11 +1,11 @@
-"""Binomial terms for up to 10¹² records, and mean deviations from above.
+"""Binomial probabilities for up to 10¹² records, and upper bounds on mean deviations.
 
 Three ideas keep every step accurate to a few units in the last place:
 
 * Loader's saddle point form of a point probability, with a deviance as its exponent (a sum of two
   non-negative terms) plus Stirling errors, so nothing large cancels;
-* every mean n·p is carried as an unevaluated sum of two doubles, because k - np is what the
-  deviance sees and n·p rounded to one double is off by 1e-4 at n = 10¹²;
+* every mean n·p is an unevaluated sum of two doubles, because the deviance depends on k - np, and
+  n·p rounded to one double has an error of 1e-4 at n = 10¹²;
 * a hockey-stick is a sum (or an integral) of positive terms, never a difference of two tails.
 """
 
@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from memberbound.errors import InputError, positive, whole_number
 from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray, two_product
 
-#: Counts must be exact doubles, and products of two counts must stay far from overflow.
+#: Maximum count: counts must be exact doubles, and products of two must not overflow.
 MAX_RECORDS = 10**15
 
 #: ln x! - ((x + ½)ln x - x + ½ln 2π) for x = 1…15 (entry 0 is never used).
@@ -32,9 +32,9 @@ _STIRLING_SMALL = np.array(
         0.0064089941880042065, 0.005951370112758847, 0.0055547335519628015,
     ]
 )  # fmt: skip
-#: Above this standard deviation of the count a hockey-stick is integrated instead of added up.
+#: Above this standard deviation of the count, hockey-sticks are integrated instead of summed.
 _WIDE = 30.0
-#: Deviance beyond which exp(-deviance), a Chernoff bound, is returned as it is.
+#: Deviance beyond which the Chernoff bound exp(-deviance) is returned.
 _FAR = 650.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
 
@@ -76,13 +76,13 @@ def _two_sum(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _floor(high: FloatArray, low: FloatArray) -> FloatArray:
-    """⌊high + low⌋ for a normalised pair."""
+    """Return ⌊high + low⌋ for a normalised pair."""
     whole = np.floor(high)
     return np.asarray(np.where((whole == high) & (low < 0), whole - 1, whole))
 
 
 def _log1p_minus(x: FloatArray) -> FloatArray:
-    """ln(1 + x) - x to about ten units in the last place, for x > -1."""
+    """Return ln(1 + x) - x to about ten units in the last place, for x > -1."""
     # With r = x/(2+x), ln(1+x) = 2 artanh r and 2r = x - xr, so the linear term drops out.
     near = np.abs(x) <= 0.5
     z = np.where(near, x, 0.0)
@@ -108,11 +108,11 @@ def _stirling_error(x: FloatArray) -> FloatArray:
 
 
 def _deviance_part(count: FloatArray, gap: FloatArray, mean: FloatArray) -> FloatArray:
-    """count·ln(count/mean) + mean - count ≥ 0, with gap = mean - count given accurately."""
+    """Return count·ln(count/mean) + mean - count ≥ 0, given an accurate gap = mean - count."""
     some = count > 0
     divisor = np.where(some, count, 1.0)
     w = np.where(some, gap / divisor, 0.0)
-    # Far below the count, 1 + w has lost the digits of the mean: take the logarithm directly.
+    # For a mean far below the count, 1 + w loses its digits, so take the logarithm directly.
     scarce = w < -0.5
     ratio = np.where(scarce & (mean > 0), mean, divisor) / divisor
     direct = np.where(mean > 0, gap - count * np.log(ratio), np.inf)
@@ -158,7 +158,7 @@ def point_probability(n: int, k: ArrayLike, p: ArrayLike) -> FloatArray:
 
 
 def half_deviation_upper(n: int, p: ArrayLike | Atoms) -> FloatArray:
-    """Return ½·E|Bin(n,p)/n - p| from above: the share of an atom in the worst leak at γ = 1.
+    """Return an upper bound on ½·E|Bin(n,p)/n - p|, an atom's share of the worst leak at γ = 1.
 
     Guarantee: never below the true value.
     Theorem: A25-L31 (De Moivre).  For any m, with b the masses of Bin(n-1, p),
@@ -177,14 +177,14 @@ def half_deviation_upper(n: int, p: ArrayLike | Atoms) -> FloatArray:
     atoms = p if isinstance(p, Atoms) else Atoms.of(p)
     m = np.minimum(_floor(*atoms.mean(size)), size - 1)
     mass, deviance = _point(size - 1, m, *atoms.mean(size - 1))
-    # This does not underflow: the mass is at least of the order of n^(-1/2), and 1 for a tiny p.
+    # No underflow: the mass is at least of the order n^(-1/2), and near 1 for a tiny p.
     return np.asarray(atoms.p * atoms.q * mass * (1 + UNIT * (64 + 16 * deviance)))
 
 
 def hockey_stick_upper(
     n: int, p: ArrayLike | Atoms, gamma: float, gamma_rest: float = 0.0
 ) -> FloatArray:
-    """Return the share of an atom in the worst leak at γ ≠ 1, from above.
+    """Return an upper bound on an atom's share of the worst leak at γ ≠ 1.
 
     That is E(B/n - γp)₊ for γ ≥ 1 and E(p - B/(γn))₊ for γ ≤ 1, B ~ Bin(n,p); ``gamma_rest``
     is the rounding error of γ as a double.
@@ -206,16 +206,16 @@ def hockey_stick_upper(
     atoms = p if isinstance(p, Atoms) else Atoms.of(p)
     if ratio == 1.0 and gamma_rest == 0.0:
         return half_deviation_upper(n, atoms)
-    # The form for γ ≥ 1 is above the other one at any γ, so that the rest need not decide.
+    # The form for γ ≥ 1 is at least the other one at any γ, so the rest does not matter here.
     above = ratio >= 1.0
     high, low = atoms.mean(size)
-    # γnp as the sum of two doubles.  Its error, a few units of a unit, is nothing beside the terms
-    # that follow the first; above the mean there may be none, and it is taken off.
+    # γnp as the sum of two doubles.  Its error is negligible compared with the terms after the
+    # first; above the mean there may be none, so subtract it.
     cut, tail = two_product(np.float64(ratio), high)
     exact = (low == 0) & (gamma_rest == 0) if above else True
     room = np.where(exact, 0.0, 4 * UNIT * UNIT * cut)
     cut, tail = _two_sum(cut, tail + ratio * low + gamma_rest * high - room)
-    # From γnp to the next count beyond it, seen from the mean.
+    # Distance from γnp to the next count, in the direction away from the mean.
     whole = _floor(np.minimum(cut, 2 * size), tail)
     value = np.zeros_like(atoms.p)
     if above:
@@ -249,7 +249,7 @@ class _Side(NamedTuple):
 
 
 def _linear_tail(side: _Side, first: FloatArray, step: FloatArray) -> FloatArray:
-    """Σ_{j≥0} P(B = first + j)(step + j) from above; NaN where the deviance is beyond _FAR."""
+    """Return upper bounds on Σ_{j≥0} P(B = first + j)(step + j); NaN for deviances above _FAR."""
     mass, deviance = _point(side.n, first, side.high, side.low)
     result, units = np.full_like(mass, np.nan), np.zeros_like(mass)
     near = deviance <= _FAR
@@ -259,14 +259,14 @@ def _linear_tail(side: _Side, first: FloatArray, step: FloatArray) -> FloatArray
         if index.size:
             part = _Side(side.n, *(x[index] for x in side[1:]))
             result[index], units[index] = method(part, first[index], step[index])
-    # The mass is off by up to 32 + 16 D units; the last steps and the caller's are a few more.
+    # The error of the mass is up to 32 + 16 D units; the last steps and the caller's add a few.
     return result * mass * (1 + UNIT * (64 + 16 * deviance + units))
 
 
 def _added(side: _Side, first: FloatArray, step: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Σ_j P(B = first+j)/P(B = first)·(step + j), with the rest of the series, and its error.
+    """Return Σ_j P(B = first+j)/P(B = first)·(step + j), including the tail, and its error.
 
-    The error is relative, in units: four roundings for each term that was added.
+    The error is relative, in units: four roundings per summed term.
     """
     total, units = np.zeros_like(step), np.zeros_like(step)
     index = np.arange(step.size)
@@ -280,7 +280,7 @@ def _added(side: _Side, first: FloatArray, step: FloatArray) -> tuple[FloatArray
             k += 1
             w += 1
         terms += 8
-        # From here on the ratio only falls: a geometric series bounds what is left.
+        # The ratio decreases from here, so a geometric series bounds the remainder.
         ratio = np.maximum((side.n - k) / (k + 1) * odds, 0.0)
         safe = np.where(ratio < 1, 1 - ratio, np.nan)
         left = np.where(term > 0, term * (w / safe + ratio / safe**2), 0.0)
@@ -294,7 +294,7 @@ def _added(side: _Side, first: FloatArray, step: FloatArray) -> tuple[FloatArray
 
 
 def _integrated(side: _Side, first: FloatArray, step: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The sum of :func:`_added` as an integral, for wide laws.
+    """Return the sum of :func:`_added` as an integral, for wide laws.
 
     h(t) = Σ_j P(Bin(n,t) = k₀+j)(w+j) has h(0) = h'(0) = 0 and, as the second difference of a
     hinge sits on two counts, h''(t) = n(n-1)[w·b(k₀-2; t) + (1-w)·b(k₀-1; t)] with b the masses of
@@ -305,7 +305,7 @@ def _integrated(side: _Side, first: FloatArray, step: FloatArray) -> tuple[Float
     sd = np.sqrt(n * p * q)
     distance = (first - side.high) - side.low
     z = np.maximum(distance / sd, 0.0)
-    # exp(-zv - v²/2) < e^-50 at the end, with room for the skewness at sd > 30.
+    # exp(-zv - v²/2) < e^-50 at the end, with a margin for the skewness at sd > 30.
     end = 110.0 / (np.sqrt(z * z + 110.0) + z)
     unit = sd / n  # one standard deviation of t, since the sd of B/n is √(pq/n)
     total = np.zeros_like(p)

@@ -1,6 +1,6 @@
-"""The normal law in decimal arithmetic, to 40 digits: what certificates are checked with.
+"""The normal distribution in decimal arithmetic to 40 digits, for checking certificates.
 
-It shares nothing with :mod:`.normal`, which computed the certificates, and gives the same digits on
+It is independent of :mod:`.normal`, which computes the certificates, and gives the same digits on
 every machine.
 """
 
@@ -10,7 +10,7 @@ from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
 from statistics import NormalDist
 
-#: Digits after the point that results are good to, and what a comparison leaves for their errors.
+#: Accuracy of results in decimal places, and the margin for errors in comparisons.
 DIGITS = 40
 MARGIN = Decimal(10) ** -30
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620900")
@@ -27,9 +27,9 @@ def decimal(value: float | Fraction) -> Decimal:
 
 
 def normal_cdf(x: Decimal) -> Decimal:
-    """Return Φ(x) to within 10^-40, and to a relative 10^-40 below the middle.
+    """Return Φ(x) with an error below 10^-40, which is relative for x < 0.
 
-    Φ(x) = ½ + φ(x)·(x + x³/3 + x⁵/(3·5) + …); all its terms have one sign.
+    Φ(x) = ½ + φ(x)·(x + x³/3 + x⁵/(3·5) + …), a series with terms of one sign.
 
     Examples:
         >>> round(normal_cdf(Decimal("-1.5")), 12)
@@ -47,8 +47,8 @@ def normal_cdf(x: Decimal) -> Decimal:
             odd += 2
             term *= square / odd
             total += term
-        # π to 80 digits is enough for every x: it is a factor of φ, and 10^-80 is far below 10^-40
-        # of Φ unless x is beyond 8, where _tail takes over.
+        # π to 80 digits suffices for every x: it is a factor of φ, and 10^-80 is far below 10^-40
+        # of Φ unless x > 8, where _tail is used.
         half = total * (-square / 2).exp() / (2 * _PI).sqrt()
         if x >= 0 or size < 8:
             return (Decimal(1) / 2 + half) if x >= 0 else (Decimal(1) / 2 - half)
@@ -56,7 +56,7 @@ def normal_cdf(x: Decimal) -> Decimal:
 
 
 def _tail(x: Decimal) -> Decimal:
-    """Return 1 - Φ(x) for x ≥ 8: φ(x) over a continued fraction."""
+    """Return 1 - Φ(x) for x ≥ 8, as φ(x) over a continued fraction."""
     with localcontext(Context(prec=DIGITS + 20)):
         fraction = x
         for k in range(400, 0, -1):
@@ -85,5 +85,5 @@ def normal_quantile_upper(p: Decimal) -> Decimal:
 
 
 def above(value: Decimal, digits: int = 6) -> str:
-    """Return a number for a text, rounded up to a few significant digits."""
+    """Format a number for a text, rounded up to a few significant digits."""
     return f"{Context(prec=digits, rounding=ROUND_CEILING).create_decimal(value):g}"

@@ -1,7 +1,6 @@
-"""Confidence bounds for the mean of bounded values: empirical Bernstein, and betting.
+"""Confidence bounds for means of bounded values: empirical Bernstein and betting bounds.
 
-Both hold for every sample size and every law on [0, 1]; betting is the sharper one, Bernstein the
-cheaper one.
+Both hold for every sample size and every law on [0, 1]; betting is tighter, Bernstein cheaper.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ from memberbound.errors import (
 from memberbound.numerics.roots import guessed_zero, last_true
 from memberbound.numerics.rounding import UNIT, FloatArray, double_above, sum_slack, up, up_array
 
-# ── Confidence bounds for the mean of bounded independent variables, from sums alone ──────────────
+# ── Confidence bounds for means, from sums alone ──────────────────────────────────────────────────
 #
 # Every function takes means of n i.i.d. draws and ``log_error`` = ln(1/β), and works on arrays, one
 # variable per entry.  Each bound fails with probability at most β *per entry*; callers that use
 # many entries at once share the error with :func:`log_error_shared`.  Proofs:
 # ``proofs/bounded-means.md``.
 
-#: The last bet of the grid in moment_upper: what serves when nothing was seen at all.
+#: The last bet of the grid in moment_upper, which is best if all values are 0.
 _LARGEST_BET = 0.9375
 
 
 def log_error_shared(
     confidence: float, statements: int, share: Fraction | float = Fraction(1)
 ) -> float:
-    """Return ln(1/β) from above, where ``statements`` errors of β make ``share``·(1 - confidence).
+    """Return ln(1/β), rounded up, with ``statements``·β = ``share``·(1 - confidence).
 
-    Numerics: 1 - confidence is taken exactly, so a confidence next to 1 costs no digits.
+    Numerics: 1 - confidence is exact, so a confidence close to 1 loses no digits.
 
     Examples:
         >>> round(log_error_shared(0.95, 1000), 4)
@@ -58,13 +57,13 @@ def log_error_shared(
 def moment_upper(
     mean: ArrayLike, square: ArrayLike, count: int, largest: ArrayLike, log_error: float
 ) -> FloatArray:
-    """Bound E X from above for X ≤ ``largest``, from the means of n draws of X and of X².
+    """Return an upper confidence bound on E X for X ≤ ``largest``, from means of X and X².
 
     Guarantee: with probability at least 1 - β over the draws, per entry.
     Theorem: proofs/bounded-means.md claim 2: for Y = -X/largest ≥ -1 and a bet 0 < λ < 1,
     e^{λY - ψ(λ)Y²} ≤ 1 + λY with ψ(λ) = -ln(1-λ) - λ (Fan, Grama and Liu 2015), so Markov's
     inequality bounds E Y from below.  A fixed grid of bets shares β.
-    Assumes: ``mean`` and ``square`` are at least the means of the draws: both only raise the
+    Assumes: ``mean`` and ``square`` are at least the means of n draws; larger values only raise the
     result.  X needs no lower bound.
     Numerics: rounded up.
     Edge cases: never above ``largest``; 0 there gives at most 0.
@@ -84,33 +83,33 @@ def moment_upper(
     )
     if (top < 0).any():
         raise InputError("largest must be at least 0.")
-    scale = np.where(top > 0, top, 1.0)  # what is at most 0 is at most 1
+    scale = np.where(top > 0, top, 1.0)  # a bound of 0 is replaced by 1
     with np.errstate(over="ignore"):
         first, second = centre / scale, second / scale / scale
     best = np.full(top.shape, np.inf)
     for bet in bets:
         price = _price(bet)
         worst = bet * first + price * second + spent
-        # The sum's terms, each off by at most seven units, may differ in sign.  The last steps are
-        # off by four units of the result, which is below 1 for sums w up to 2.8 only: there 25
-        # units of w are 25·w/(e^w - 1) > 4.5 of it.
+        # The sum's terms, each with an error of at most seven units, may differ in sign.  The last
+        # steps have an error of four units of the result, which is below 1 only for sums w up to
+        # 2.8, where 25 units of w are 25·w/(e^w - 1) > 4.5 of it.
         room = 32 * UNIT * (np.abs(bet * first) + price * second + spent)
         best = np.minimum(best, -np.expm1(-(worst + room)) / bet)
     return np.asarray(np.minimum(np.nextafter(best * scale, np.inf), top))  # it may underflow
 
 
 def _price(bet: float) -> float:
-    """ψ(λ) = -ln(1-λ) - λ from above.
+    """Return ψ(λ) = -ln(1-λ) - λ, rounded up.
 
-    It is about λ²/2, so rounding the logarithm, of size λ, has a 2/λ-fold relative effect.
+    ψ is about λ²/2, so the relative rounding error of the logarithm, of size λ, grows by 2/λ.
     """
     return up(-math.log1p(-bet) - bet, 16 + math.ceil(4 / bet))
 
 
 def _bets(draws: int, level: float) -> list[float]:
-    """Bets for every second moment between 0 and 1, each twice the one before.
+    """Return bets for all second moments between 0 and 1, each twice the previous one.
 
-    The best one is near √(2·ln(1/β)/(n·E Y²)); being off by √2 costs 6 % of the width.
+    The best bet is near √(2·ln(1/β)/(n·E Y²)); a factor of √2 from it costs 6 % of the width.
     """
     bets = []
     bet = min(math.sqrt(2 * level / draws), 0.5)
@@ -121,12 +120,12 @@ def _bets(draws: int, level: float) -> list[float]:
 
 
 def moment_lower(mean: ArrayLike, square: ArrayLike, count: int, log_error: float) -> FloatArray:
-    """Bound E X from below for X ≥ 0, from the means of n draws of X and of X².
+    """Return a lower confidence bound on E X for X ≥ 0, from means of n draws of X and X².
 
     Guarantee: with probability at least 1 - β over the draws, per entry.
     Theorem: proofs/bounded-means.md claim 3: e^{θX - θ²X²/2} ≤ 1 + θX for X ≥ 0, θ > 0.  A fixed
-    grid of θ, made for X of the order of 1 down to ln(1/β)/n, shares β.
-    Assumes: ``mean`` is not above and ``square`` not below the mean of what was drawn.
+    grid of θ, for X of the order of 1 down to ln(1/β)/n, shares β.
+    Assumes: ``mean`` is at most, and ``square`` at least, the mean of the draws.
     Numerics: rounded down.
     Edge cases: never below 0.  X may be unbounded above.
 
@@ -145,7 +144,7 @@ def moment_lower(mean: ArrayLike, square: ArrayLike, count: int, log_error: floa
     best = np.zeros(first.shape)
     for _ in range(steps):
         gain, price = slope * first, slope * slope / 2 * second
-        # The terms are off by at most seven units each, the last steps by three of the result.
+        # Each term has an error of at most seven units, and the last steps of three of the result.
         room = 16 * UNIT * (gain + price + spent)
         best = np.maximum(best, np.expm1(gain - price - spent - room) / slope)
         slope *= 2
@@ -153,7 +152,7 @@ def moment_lower(mean: ArrayLike, square: ArrayLike, count: int, log_error: floa
 
 
 def unit_samples(samples: ArrayLike) -> FloatArray:
-    """Return samples as an (n, M) array of numbers in [0, 1], or refuse them."""
+    """Return samples as an (n, M) array of numbers in [0, 1], or raise."""
     table = np.asarray(samples, dtype=np.float64)
     if table.ndim == 1:
         table = table[:, None]
@@ -164,7 +163,7 @@ def unit_samples(samples: ArrayLike) -> FloatArray:
     return table
 
 
-# ── Confidence bounds for the mean of variables in [0, 1] by betting against a candidate mean ─────
+# ── Betting bounds for means of variables in [0, 1] ───────────────────────────────────────────────
 #
 # A gambler who starts with 1 and stakes a fixed part of the capital on "the next draw is above m"
 # has, if the mean is m or less, an expected final capital of at most 1; so a capital of 1/β refutes
@@ -175,19 +174,20 @@ def unit_samples(samples: ArrayLike) -> FloatArray:
 
 #: Candidate means are whole multiples of this part of the sample mean.
 _STEP = 2.0**-40
-#: Below 1, so that one losing draw never takes all and 1 + c·gain keeps its digits.
+#: Largest stake, below 1, so that one losing draw never takes all and 1 + c·gain keeps its digits.
 _LARGEST_STAKE = 1 - 2.0**-16
-#: Values at a time: stakes are added up in blocks of draws, so that memory stays small.
+#: Number of values per block of draws, to limit memory.
 _BLOCK = 2**15
 
 
 def betting_lower(samples: ArrayLike, log_error: float) -> FloatArray:
-    """Bound the means of the columns of samples in [0, 1] from below.
+    """Return lower confidence bounds on the column means of samples in [0, 1].
 
     Guarantee: each column's bound fails with probability at most β = e^{-log_error}.
     Theorem: proofs/bounded-means.md claim 4.  With stakes c_j in (0, 1) and weights 1/J the capital
-    K(m) = (1/J)Σ_j Π_i(1 + c_j(X_i/m - 1)) has E K(m) ≤ 1 if the mean is at most m, and falls in m.
-    Numerics: only means m at which K(m) ≥ 1/β was seen, K from below, are returned.
+    K(m) = (1/J)Σ_j Π_i(1 + c_j(X_i/m - 1)) has E K(m) ≤ 1 if the mean is at most m, and decreases
+    in m.
+    Numerics: a returned m satisfies K(m) ≥ 1/β with K rounded down.
     Edge cases: a column of zeros gives 0, a constant column nearly its constant times (β/J)^{1/n}.
 
     Examples:
@@ -198,7 +198,7 @@ def betting_lower(samples: ArrayLike, log_error: float) -> FloatArray:
     level = positive("log_error", log_error)
     stakes = _stakes(len(table), level)
     counts = np.ones(len(table))
-    if table.shape[1] == 1:  # equal draws count together
+    if table.shape[1] == 1:  # group equal draws
         values, repeats = np.unique(table, return_counts=True)
         table, counts = values[:, None], repeats.astype(np.float64)
     top = (counts @ table) / counts.sum()
@@ -208,7 +208,7 @@ def betting_lower(samples: ArrayLike, log_error: float) -> FloatArray:
         means = top[column] * (index * _STEP)
         part = table if column.size == table.shape[1] else np.take(table, column, axis=1)
         capital = _log_capital(part, counts, means, stakes)
-        # In this form it has the sign of ln K - ln(1/β) despite rounding.
+        # This form has the sign of ln K - ln(1/β) despite rounding.
         return (capital - level) / (np.sqrt(np.maximum(capital, 0.0)) + math.sqrt(level))
 
     lower: FloatArray = top * (_last_refuted(excess, top > 0) * _STEP)
@@ -218,7 +218,7 @@ def betting_lower(samples: ArrayLike, log_error: float) -> FloatArray:
 def _last_refuted(
     excess: Callable[[FloatArray, NDArray[np.intp]], FloatArray], live: NDArray[np.bool_]
 ) -> FloatArray:
-    """Return the last of the indices 0, 1, …, 1/_STEP - 1 at which ``excess`` ≥ 0 was seen, or 0.
+    """Return the last index 0, 1, …, 1/_STEP - 1 at which ``excess`` ≥ 0 was verified, or 0.
 
     ``excess`` decreases in the index.  Regula falsi with a halved end (Illinois) needs about ten
     evaluations, bisection forty; bisection takes over when the interval is not halved.
@@ -238,7 +238,7 @@ def _last_refuted(
         index = np.clip(index, start + 1, start + width - 1)
         value = excess(index, column)
         refuted = value >= 0
-        # Shrink the value at an end that stays, so that it moves as well (Illinois).
+        # Halve the value at an end that does not move, so that it moves as well (Illinois).
         stays = side[column] == np.where(refuted, 1, -1)
         above[column] = np.where(refuted, np.where(stays, -fall / 2, -fall), value)
         below[column] = np.where(refuted, value, np.where(stays, rise / 2, rise))
@@ -251,14 +251,14 @@ def _last_refuted(
 
 
 def betting_upper(samples: ArrayLike, log_error: float) -> FloatArray:
-    """Bound the means of the columns from above: 1 minus :func:`betting_lower` of 1 - samples.
+    """Return upper confidence bounds on column means: 1 - :func:`betting_lower` of 1 - samples.
 
     Examples:
         >>> betting_upper([[0.0]] * 1000, 3.0).round(4).tolist()
         [0.0045]
     """
     table = unit_samples(samples)
-    # Rounded down, so that the capital is never overstated; exact at 0 and 1.
+    # Round down, so that the capital is never overstated; exact at 0 and 1.
     mirror = np.where(table == 0.0, 1.0, np.maximum(np.nextafter(1.0 - table, 0.0), 0.0))
     return np.minimum(1.0, up_array(1.0 - betting_lower(mirror, log_error)))
 
@@ -273,13 +273,13 @@ def zeros_certify(draws: int, target: float, log_error: float) -> bool:
     if not target < 1:
         return True
     stakes = _stakes(draws, log_error)
-    # Every draw is 1 against a mean of 1 - target: all of them gain the same.
+    # Every draw is 1 against a mean of 1 - target, so all of them gain the same.
     logs = draws * np.log1p(stakes * (target / (1 - target)))
     return float(special.logsumexp(logs) - math.log(len(stakes))) >= log_error
 
 
 def _stakes(draws: int, level: float) -> FloatArray:
-    """Stakes for every relative spread: doubling from √(ln(1/β)/n)/4 to nearly 1."""
+    """Return stakes for all relative spreads, doubling from √(ln(1/β)/n)/4 to nearly 1."""
     least = min(0.5, math.sqrt(level / draws) / 4)
     doublings = math.ceil(-math.log2(least))
     return np.asarray(np.minimum(_LARGEST_STAKE, least * 2.0 ** np.arange(doublings + 1)))
@@ -288,7 +288,7 @@ def _stakes(draws: int, level: float) -> FloatArray:
 def _log_capital(
     table: FloatArray, counts: FloatArray, mean: FloatArray, stakes: FloatArray
 ) -> FloatArray:
-    """Return ln K(m) per column, from below; each row was drawn ``counts`` times."""
+    """Return lower bounds on ln K(m) per column; each row was drawn ``counts`` times."""
     logs = np.zeros((len(stakes), len(mean)))
     sizes = np.zeros_like(logs)
     draws = int(counts.sum())
@@ -320,7 +320,7 @@ def mean_upper(
     low: float = 0.0,
     high: float = 1.0,
 ) -> FloatArray:
-    """Bound the means of all columns at once from above, at the stated confidence.
+    """Return simultaneous upper confidence bounds on the means of all columns.
 
     Guarantee: with probability at least ``confidence`` over n i.i.d. rows, no column's mean exceeds
     its bound (columns may depend on each other).
@@ -339,10 +339,10 @@ def mean_upper(
     bound = betting_upper(table, log_error_shared(confidence, table.shape[1]))
     if (bottom, top) == (0.0, 1.0):
         return bound
-    # A sample x is at most bottom + width·s·(1 + 3 units), with s as scaled.
+    # A sample x is at most bottom + width·s·(1 + 3 units), with s its scaled value.
     raised = bound * width
     total = bottom + raised + 8 * UNIT * (abs(bottom) + raised)
-    return np.minimum(top, np.nextafter(total, np.inf))  # among the smallest doubles a unit is 0
+    return np.minimum(top, np.nextafter(total, np.inf))  # for subnormal numbers a unit is 0
 
 
 def mean_lower(
@@ -352,7 +352,7 @@ def mean_lower(
     low: float = 0.0,
     high: float = 1.0,
 ) -> FloatArray:
-    """Mirror of :func:`mean_upper`.
+    """Return simultaneous lower confidence bounds; the mirror of :func:`mean_upper`.
 
     Examples:
         >>> mean_lower([0.0] * 990 + [1.0] * 10).round(4).tolist()
@@ -363,7 +363,7 @@ def mean_lower(
 
 
 def _ranged(samples: ArrayLike, low: float, high: float) -> tuple[FloatArray, float, float]:
-    """Return the samples and the ends of their range, or refuse them."""
+    """Return the samples and the ends of their range, or raise."""
     bottom, top = finite_number("low", low), finite_number("high", high)
     if not bottom < top:
         raise InputError(f"high must be greater than low = {bottom!r}, got {high!r}.")
@@ -374,7 +374,7 @@ def _ranged(samples: ArrayLike, low: float, high: float) -> tuple[FloatArray, fl
     return values, bottom, top
 
 
-# ── From the mean of a statistic to the statistic: three concentration bounds (X5) ────────────────
+# ── Three concentration bounds for a statistic, given its mean (X5) ───────────────────────────────
 #
 # All of them bound n times a leak, given a total F with n·Δ_n ≤ E F (or its exponential form), with
 # probability at least 1-β over the rows, L = ln(1/β).  Proofs: ``proofs/count-functions.md`` and
@@ -382,7 +382,7 @@ def _ranged(samples: ArrayLike, low: float, high: float) -> tuple[FloatArray, fl
 
 
 def log_confidence(beta: float) -> float:
-    """Return L = ln(1/β) from above."""
+    """Return L = ln(1/β), rounded up."""
     return up(-math.log(fraction("beta", beta, open_left=True, open_right=True)), 8)
 
 
@@ -429,7 +429,7 @@ def mixture_upper(
     mean at most Σ w_j = 1, so by Markov's inequality it exceeds 1/β with probability at most β.
     No j is chosen by looking at the data; the bound is nevertheless within ln(1/w_j)/s_j of the
     one that the best j would give.
-    Numerics: the returned x was seen to violate the inequality, with room for rounding.
+    Numerics: the returned x was verified to violate the inequality, with a margin for rounding.
 
     Examples:
         >>> round(mixture_upper([10.0], [0.5], [1.0], 0.05), 4)  # 10 + ln(20)/0.5
@@ -439,8 +439,8 @@ def mixture_upper(
         raise InputError("a mixture must have one total and one weight per exponent.")
     if min(exponents) <= 0 or min(weights) <= 0 or not math.fsum(weights) <= 1 + 1e-12:
         raise InputError("a mixture must have positive exponents, and weights that add up to 1.")
-    # 1e-12 for weights that add up to more than 1, and as much for rounding: near x a term that
-    # counts is off by at most three units of its size and of its weight's logarithm, 745 or less.
+    # 1e-12 for weights with a sum above 1, and the same for rounding: near x a relevant term has an
+    # error of at most three units of its size and of its weight's logarithm, at most 745.
     target = log_confidence(beta) + 2e-12
     parts = [(s, float(f), math.log(w)) for f, s, w in zip(totals, exponents, weights, strict=True)]
 

@@ -1,4 +1,4 @@
-"""The normal law on the safe side: hockey-sticks and trade-off values of N(μ,1) against N(0,1).
+"""Upper bounds on hockey-sticks and trade-off values of N(μ,1) against N(0,1).
 
 With a = μ/2 - ε/μ and b = -μ/2 - ε/μ the hockey-stick is H = Φ(a) - e^ε Φ(b) (L24-L10).  Because
 φ(a) = e^ε φ(b), it equals φ(a)·(R(-a) - R(-b)) with the Mills ratio R(x) = (1 - Φ(x))/φ(x), a form
@@ -17,7 +17,7 @@ from memberbound.numerics.rounding import SMALLEST, UNIT, FloatArray
 
 _SQRT2 = math.sqrt(2.0)
 _SQRT_HALF_PI = math.sqrt(math.pi / 2)
-#: 1 - Φ(x) is below every positive double from a little before this on.
+#: Beyond this, 1 - Φ(x) is below every positive double.
 _TAIL_END = 39.0
 #: Below this μ the difference of Mills ratios is integrated instead of subtracted.
 _SMALL_MU = 0.25
@@ -25,14 +25,14 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
 
 
 def _mills(x: FloatArray) -> FloatArray:
-    """R(x) = (1 - Φ(x))/φ(x), accurate to a few units in the last place for x ≥ -37."""
+    """Return R(x) = (1 - Φ(x))/φ(x), accurate to a few units in the last place for x ≥ -37."""
     return np.asarray(_SQRT_HALF_PI * special.erfcx(x / _SQRT2), dtype=np.float64)
 
 
 def _mills_difference(low: FloatArray, mu: FloatArray) -> FloatArray:
-    """R(low) - R(low + μ) for small μ, integrated instead of subtracted (R' = xR - 1).
+    """Return R(low) - R(low + μ) for small μ, by integration of R' = xR - 1.
 
-    No ``low`` is beyond the end of the tail, so 1 - xR(x) keeps its digits.
+    ``low`` is at most the end of the tail, so 1 - xR(x) keeps its digits.
     """
     nodes = low[:, None] + mu[:, None] * (0.5 + 0.5 * _NODES)[None, :]
     slope = 1.0 - nodes * _mills(nodes)
@@ -57,9 +57,9 @@ def gaussian_hockey_stick_upper(mu: float, epsilon: FloatArray) -> FloatArray:
 
 
 def _total_variation_upper(mu: FloatArray | np.float64) -> FloatArray:
-    """The hockey-stick at ε = 0 exactly: TV = erf(μ/√8), where nothing cancels."""
+    """Return the hockey-stick at ε = 0, TV = erf(μ/√8), which has no cancellation."""
     value = special.erf(mu / (2 * _SQRT2)) * (1 + 16 * UNIT)
-    # Among the smallest doubles roundings are absolute.
+    # Rounding errors of subnormal numbers are absolute.
     return np.asarray(np.clip(value + 4 * SMALLEST, SMALLEST, 1.0), dtype=np.float64)
 
 
@@ -82,8 +82,8 @@ def gaussian_hockey_stick_of_shifts_upper(
     value = np.where(shifts > 0.0, SMALLEST, 0.0)
     if not eps.any():
         return np.where(shifts > 0.0, _total_variation_upper(shifts), value)
-    # Beyond the end of the tail nothing has to be computed: with a unit to spare for the rounding
-    # of ε/μ - μ/2, which is far below it unless μ is huge.
+    # Nothing has to be computed beyond the end of the tail, with a margin of 1 for the rounding of
+    # ε/μ - μ/2, which is far smaller unless μ is huge.
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         gone = eps / shifts - shifts / 2 > _TAIL_END + 1.0
     alive = (shifts > 0.0) & ~(gone & (shifts < 1e8))
@@ -92,30 +92,31 @@ def gaussian_hockey_stick_of_shifts_upper(
 
 
 def _hockey_stick(mu: FloatArray, eps: FloatArray) -> FloatArray:
-    """The hockey-stick of both functions above, for arrays of one shape and μ > 0."""
+    """Compute the hockey-stick of both functions above, for arrays of one shape and μ > 0."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
-        # A smaller ε has the larger hockey-stick, and beyond the end of the tail there is none.
+        # A smaller ε has a larger hockey-stick, and beyond the end of the tail it is 0.
         scaled = np.minimum(eps / mu, mu / 2 + _TAIL_END)
         low = scaled - mu / 2  # = -a
         high = scaled + mu / 2  # = -b
         small = mu < _SMALL_MU
-        # a is off by about UNIT·(ε/μ + μ): φ(a) feels that |a|-fold, the Mills ratios once.
+        # The error of a is about UNIT·(ε/μ + μ); it affects φ(a) |a|-fold and the Mills ratios
+        # once.
         shift = UNIT * (scaled + mu)
         slack = 8 * (UNIT * (8 + low * low) + (1 + np.abs(low)) * shift)
         density = np.exp(-0.5 * low * low) / math.sqrt(2 * math.pi)
-        # The tail form with a shifted base stays relative to μ where the plain form cancels.
+        # The tail form with a shifted base is accurate relative to μ where the plain form cancels.
         near = small & (low <= 0) & (low >= -1)
         value = np.empty_like(low)
         tail = near | (low > 0)
         if tail.any():
             value[tail] = _tail_form(mu[tail], low[tail], density[tail], slack[tail])
         if not tail.all():
-            # The plain form: both terms are at most 1 and not small.
+            # In the plain form both terms are at most 1 and not small.
             mass, there = density[~tail], low[~tail]
             bulk = special.ndtr(-there) - mass * _mills(high[~tail])
             lift = 16 * (UNIT + mass * (1 + np.abs(there)) * (UNIT + shift[~tail]))
             value[~tail] = bulk + lift
-        # Among the smallest doubles the roundings above are absolute.
+        # For subnormal numbers the rounding errors above are absolute.
         value = value + 4 * SMALLEST
         value = np.where(low >= _TAIL_END - 0.2 + 4 * shift, SMALLEST, value)
         if not eps.all():
@@ -126,8 +127,8 @@ def _hockey_stick(mu: FloatArray, eps: FloatArray) -> FloatArray:
 def _tail_form(
     mu: FloatArray, low: FloatArray, density: FloatArray, slack: FloatArray
 ) -> FloatArray:
-    """φ(a)·(R(-a) - R(-b)) from above, with room for what the difference loses."""
-    # Rounding error: of two Mills ratios, or of 1 - xR(x) under the integral for small μ.
+    """Return an upper bound on φ(a)·(R(-a) - R(-b)), including the loss in the difference."""
+    # Rounding errors of two Mills ratios, or of 1 - xR(x) under the integral for small μ.
     difference, mills = np.empty_like(low), mu.copy()
     small = mu < _SMALL_MU
     if small.any():
@@ -143,7 +144,7 @@ def _tail_form(
 
 
 def _lower_tail(x: FloatArray) -> FloatArray:
-    """Φ(x) for x ≤ 0 as φ(x)·R(-x), which keeps the smallest doubles (scipy's Φ drops them)."""
+    """Return Φ(x) for x ≤ 0 as φ(x)·R(-x), which keeps subnormal values (unlike scipy's Φ)."""
     return np.asarray(np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi) * _mills(-x), dtype=np.float64)
 
 

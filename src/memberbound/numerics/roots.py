@@ -1,7 +1,7 @@
-"""Searches that return the safe end of the bracket (theory §6, trap 5); use no others.
+"""Searches that return the safe end of the bracket (theory §6, trap 5); use only these.
 
-A returned number satisfies its inequality *when evaluated again*: the functions below only ever
-return the safe end they were given or arguments at which the predicate was seen to hold.
+A returned number satisfies its inequality *when evaluated again*: these functions return only the
+given safe end, or arguments at which the predicate was verified.
 
 * :func:`last_true`: to the last double, for cheap predicates; :func:`guessed_zero`
   provides its initial guess;
@@ -32,13 +32,13 @@ _TINY = 1e-290
 
 
 def _rank(number: float) -> int:
-    """Return the position of a double in the order of all doubles, 0 for zero."""
+    """Return the rank of a double among all doubles, 0 for zero."""
     bits = int.from_bytes(struct.pack(">d", number), "big")
     return bits if bits < _SIGN else _SIGN - bits
 
 
 def _double(rank: int) -> float:
-    """Return the double at this position."""
+    """Return the double with this rank."""
     bits = rank if rank >= 0 else _SIGN - rank
     return float(struct.unpack(">d", bits.to_bytes(8, "big"))[0])
 
@@ -48,18 +48,18 @@ def last_true(
 ) -> float:
     """Bisect between ``inside`` (where ``holds``) and ``outside`` (where it does not).
 
-    Guarantee: the result is ``inside``, which must satisfy ``holds``, or was seen to satisfy it.
-    For a predicate that switches once it is the last double before the switch.
-    Works in either direction and stops at adjacent doubles.  ``near``, a guess of where the switch
-    is, saves evaluations without changing the result.
+    Guarantee: the result is ``inside``, which must satisfy ``holds``, or was verified to satisfy
+    it. For a predicate that switches once, it is the last double before the switch. Works in either
+    direction and stops at adjacent doubles.  ``near``, a guess of the switch, saves evaluations
+    without changing the result.
     """
     good, bad = _rank(inside), _rank(outside)
     first, last = (good, bad) if near is None else _around(holds, good, bad, near)
     towards = 1 if bad > good else -1
-    # Bisecting positions instead of numbers takes at most 64 steps at any magnitude.
+    # Bisecting ranks instead of numbers takes at most 64 steps at any magnitude.
     while abs(bad - good) > 1:
         middle = (good + bad) // 2
-        # The same positions for any guess; points that it has decided are not evaluated again.
+        # The same ranks for any guess; points decided by the guess are not evaluated again.
         if (middle - first) * towards <= 0:
             good = middle
         elif (middle - last) * towards >= 0:
@@ -72,12 +72,12 @@ def last_true(
 
 
 def _around(holds: Callable[[float], bool], good: int, bad: int, near: float) -> tuple[int, int]:
-    """Return positions of two doubles around the switch, verified or given ends."""
+    """Return the ranks of two doubles around the switch, verified or given."""
     towards = 1 if bad > good else -1
     rank = _rank(near) if math.isfinite(near) else good
     if not min(good, bad) < rank < max(good, bad):
         return good, bad
-    # Growing steps: a guess that is a few roundings off costs a few evaluations.
+    # With growing steps, a guess that is a few roundings off costs a few evaluations.
     step = 16
     if holds(_double(rank)):
         while (ahead := rank + towards * step) * towards < bad * towards:
@@ -97,7 +97,8 @@ def guessed_zero(
 ) -> float:
     """Return a number near which ``excess`` changes its sign, for the guess of :func:`last_true`.
 
-    Inverse quadratic interpolation where it is safe, halving elsewhere (Chandrupatla 1997).
+    Uses inverse quadratic interpolation where it is safe, and bisection elsewhere (Chandrupatla
+    1997).
     """
     first, second = outside, inside
     f_first, f_second = excess(first), excess(second)
@@ -139,10 +140,10 @@ def safe_crossing(
     evaluations: int = 60,
     logarithmic: bool = False,
 ) -> float:
-    """Find where ``excess`` changes sign, for functions that cost a lot to evaluate.
+    """Find where ``excess`` changes sign, for functions that are expensive to evaluate.
 
     ``excess(safe) ≤ 0 < excess(unsafe)``.  Regula falsi with the Illinois weight, falling back to
-    halving; every point where ``excess ≤ 0`` moves the safe end, so the result was seen to be safe.
+    bisection; every point with ``excess ≤ 0`` moves the safe end, so the result was verified.
     ``logarithmic`` interpolates on ln x, for positive ends.
 
     Numerics: stops when the bracket is narrower than ``relative`` of its size.
@@ -160,7 +161,7 @@ def safe_crossing(
             return safe
         share = 0.5
         if step % 4 != 3 and math.isfinite(w_safe) and math.isfinite(w_unsafe):
-            # Stay a little inside, so that the bracket shrinks from both ends.
+            # Stay slightly inside, so that the bracket shrinks from both ends.
             share = min(max(w_safe / (w_safe - w_unsafe), 1e-3), 1 - 1e-3)
         middle = safe + (unsafe - safe) * share
         if logarithmic:
