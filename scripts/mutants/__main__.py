@@ -516,15 +516,18 @@ def report(chosen: list[Mutant], results: dict[str, str]) -> float:
 
 
 def keep_sample(chosen: list[Mutant], runner: Runner, size: int) -> None:
-    """Write killed mutants of all modules in turn, with the quick tests that killed them."""
-    turns: dict[str, int] = Counter()
-    killed = []
-    for mutant in sorted(chosen, key=lambda m: digest(m.key)):
-        test = runner.results[mutant.key]
-        if runner.seconds.get(test, math.inf) < 1:
-            turns[mutant.path] += 1
-            killed.append((turns[mutant.path], mutant.key, test))
-    kept = {key: test for _, key, test in sorted(killed)[:size]}
+    """Write killed mutants of all rooms in turn, with the quick tests that killed them."""
+    turns: Counter[str] = Counter()
+
+    def take_turn(mutant: Mutant, name: str) -> tuple[int, str, Mutant]:
+        turns[name] += 1
+        return turns[name], digest(mutant.key), mutant
+
+    quick = [m for m in chosen if runner.seconds.get(runner.results[m.key], math.inf) < 1]
+    # Within a room its modules take turns.
+    killed = sorted(take_turn(m, m.path) for m in sorted(quick, key=lambda m: digest(m.key)))
+    turn = sorted(take_turn(m, m.room) for _, _, m in killed)
+    kept = {m.key: runner.results[m.key] for _, _, m in turn[:size]}
     SAMPLE.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 

@@ -166,6 +166,13 @@ def test_far_tails_are_from_above():
     assert below > 20
 
 
+def test_hockey_sticks_at_one_are_half_the_deviation():
+    for n, p in ((1, 0.25), (7, 0.3), (40, 0.01)):
+        exact = [F(math.comb(n, k)) * F(p) ** k * (1 - F(p)) ** (n - k) for k in range(n + 1)]
+        truth = sum(mass * max(F(k, n) - F(p), 0) for k, mass in enumerate(exact))
+        assert truth <= F(float(hockey_stick_upper(n, p, 1.0)[0])) <= truth * (1 + F(1, 10**11))
+
+
 def test_products_that_underflow_are_from_above():
     for n in (1, 3):
         for exponent in range(-308, -250, 2):
