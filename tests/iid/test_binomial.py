@@ -1,5 +1,6 @@
 """Binomial terms against 50-digit arithmetic on a hard grid: never below, at most 1e-10 above."""
 
+import math
 from fractions import Fraction
 from functools import cache
 from math import comb, floor
