@@ -175,3 +175,25 @@ def test_too_few_rows_are_refused():
     draws = np.random.default_rng(12)
     with pytest.raises(InputError, match="at least 60"):
         audit_synthetic(people(30, draws), people(300, draws), people(300, draws))
+
+
+def test_members_given_twice_are_refused():
+    """Rows on both sides, or in the reference, would look like a leak; coarse ones share many."""
+    draws = np.random.default_rng(5)
+    fine = pd.DataFrame(draws.normal(size=(600, 2)), columns=["a", "b"])
+    coarse = pd.DataFrame({"a": draws.integers(0, 3, 600), "b": draws.integers(0, 2, 600)})
+    one, two, three = (slice(0, 200), slice(200, 400), slice(400, 600))
+    new = fine[three].sample(frac=1, random_state=0)
+    for sides, names in (
+        ((one, one, None), "members and non-members"),
+        ((one, two, one), "members and the reference"),
+        ((one, two, two), "non-members and the reference"),
+    ):
+        members, others, reference = (None if s is None else fine[s] for s in sides)
+        with pytest.raises(InputError, match=f"{names} must be different records, got 200 of 200"):
+            audit_table(members, nonmembers=others, synthetic=new, reference=reference)
+    partly = pd.concat([fine[two][:195], fine[one][:5]])
+    noted = audit_table(fine[one], nonmembers=partly, synthetic=new)
+    assert "members and non-members have 5 of 200 rows in common" in noted.warnings[0]
+    apart = audit_table(coarse[one], nonmembers=coarse[two], synthetic=coarse[three])
+    assert not any("in common" in note for note in apart.warnings)

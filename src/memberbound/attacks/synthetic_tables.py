@@ -35,7 +35,10 @@ from memberbound.attacks.scores import (
 from memberbound.attacks.signals import BoolArray
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import SubsetGame
+from memberbound.iid.overlap import Overlap
+from memberbound.iid.profiles import JointProfile
 from memberbound.numerics.rounding import FloatArray
+from memberbound.quantities import significant
 from memberbound.tables.cells import Beside, Intervals, LabelCells, Rest
 from memberbound.tables.columns import read_column
 from memberbound.tables.public_rows import read_population
@@ -248,20 +251,22 @@ def audit_synthetic(
             raise InputError(f"{kind} must be at least {_FEWEST} records, got {len(table)}.")
     axes = _axes(synthetic, names)
     inside, outside, new = (_Rows.of(axes, table) for table in tables[:3])
+    other = None if reference is None else _Rows.of(axes, reference)
+    shared = _overlap_notes(inside, outside, other)
     rng = content_generator(seed, new.keys, inside.keys, outside.keys, purpose="synthetic table")
     sides = ((t.points, t.cells, t.keys) for t in (inside, outside))
     rows = _Rows(*(np.concatenate(parts) for parts in zip(*sides, strict=True)))
     member = np.arange(len(rows.keys)) < len(inside.keys)
     measured = np.ones(len(member), dtype=np.bool_)
     warnings: tuple[str, ...] = ()
-    if reference is None:
+    if other is None:
         order = rng.permutation(len(outside.keys))
         chosen = order[: int(len(order) * _REFERENCE_SHARE)]
         measured[len(inside.keys) + chosen] = False
         fresh = outside.part(chosen)
         warnings = (f"{len(chosen)} non-members serve as the reference table",)
     else:
-        fresh = _Rows.of(axes, reference)
+        fresh = other
     near, far = (t.part(rng.permutation(len(t.keys))[:_MOST_ROWS]) for t in (new, fresh))
     signals = attack_signals(rows, near, far, axes)
     known = np.zeros(len(member), dtype=np.bool_)
@@ -281,9 +286,38 @@ def audit_synthetic(
         float(copied[~member].mean()),
         tuple(np.flatnonzero(copied[member])[:20].tolist()),
     )
-    audit = replace(audit, law=law, warnings=(*warnings, *audit.warnings))
+    audit = replace(audit, law=law, warnings=(*shared, *warnings, *audit.warnings))
     audit = with_records(audit, np.arange(len(member)), None, None, seed=seed)
     return audit, copies, tuple(axis.name for axis in axes)
+
+
+def _overlap_notes(inside: _Rows, outside: _Rows, reference: _Rows | None) -> tuple[str, ...]:
+    """Return notes about rows that two samples share; refuse samples that are mostly the same.
+
+    Guarantee: independent samples are refused with probability at most about 1e-3 each, however
+    coarse their columns (:mod:`memberbound.iid.overlap`).
+    """
+    pairs = {"members and non-members": (inside, outside)}
+    if reference is not None:
+        pairs["members and the reference"] = (inside, reference)
+        pairs["non-members and the reference"] = (outside, reference)
+    notes = []
+    for names, (one, two) in pairs.items():
+        keys = np.unique(np.concatenate([one.keys, two.keys]), return_inverse=True)[1]
+        size = int(keys.max()) + 1
+        first, second = keys[: len(one.keys)], keys[len(one.keys) :]
+        counts = (np.bincount(part, minlength=size) for part in (first, second))
+        found = Overlap.of(JointProfile.from_counts(*counts))
+        many = f"{found.shared} of {found.reference_rows} rows"
+        chance = f"≈ {significant(found.expected, 'estimate', 3)} expected of independent rows"
+        if found.refused:
+            raise InputError(f"{names} must be different records, got {many} in common ({chance}).")
+        if found.noted:
+            notes.append(
+                f"{names} have {many} in common ({chance}): the numbers hold only if no record is "
+                "in both"
+            )
+    return tuple(notes)
 
 
 # ── Refitted synthesizers ─────────────────────────────────────────────────────────────────────────
