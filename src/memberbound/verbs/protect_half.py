@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
 
+from memberbound.answers import INTERNAL, OmitEmpty, Sided, computed
 from memberbound.declarations import (
     Column,
     ColumnRoles,
@@ -30,7 +31,7 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError, one_of, whole_number
 from memberbound.files import check_output
-from memberbound.games import SubsetGame
+from memberbound.games import SubsetGame, member_name
 from memberbound.learners.examples import Examples, encode_rows, read_examples
 from memberbound.learners.names import learner_from_name
 from memberbound.learners.refits import Cluster, Scheduler, connect
@@ -52,10 +53,61 @@ from memberbound.tables.public_rows import read_population
 from memberbound.tables.recipe import labels_of
 from memberbound.tables.selection import Selection
 from memberbound.tables.table import Table
-from memberbound.verbs.protection import HalfProtection
+from memberbound.verbs.protection import ReleaseAnswer
 
 #: Statistics of a secret half; see ``release.all_rows.summaries`` for those of all rows.
 STATISTICS = ("mean", "sum", "histogram", "contingency", "covariance", "quantiles")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class HalfProtection(ReleaseAnswer):
+    """A model or numbers of a secret half of a public table, in the papers' game."""
+
+    VERB: ClassVar = "protect-half"
+
+    roles: dict[str, str] = field(default_factory=dict)
+    unit: str | None = field(default=None, metadata=INTERNAL)
+    #: For a model: the form in which it is released.
+    release: OmitEmpty[str] = ""
+    #: For a statistic: its values, and their names if the statistic has any.
+    values: OmitEmpty[Annotated[tuple[float, ...], Sided("given")]] = ()
+    names: tuple[str, ...] = ()
+
+    @property
+    def protected(self) -> Literal["record", "person"]:
+        """The unit of protection: "person" if a column identifies persons."""
+        return member_name(self.unit)
+
+    @computed
+    def fits(self) -> int:
+        """Number of times the statistic was computed to calibrate the noise."""
+        return self.calibration.fits
+
+    def curve_rows(self) -> list[tuple[str, object]]:
+        """Return the table row about the calibration."""
+        return [("fits for calibration", f"{self.fits}")]
+
+    @computed
+    def population(self) -> int:
+        """Number of records in the table."""
+        assert isinstance(self.game, SubsetGame)
+        return self.game.population
+
+    @computed
+    def rows_trained(self) -> int:
+        """Number of records drawn."""
+        assert isinstance(self.game, SubsetGame)
+        return self.game.size
+
+    @computed
+    def sentence(self) -> str:
+        """A sentence to pass on with the release: the bound and the attacker's knowledge."""
+        population, size = self.population, self.rows_trained
+        knows = f"all {population} {self.protected}s but not which {size} of them were drawn"
+        odds = ""
+        if 2 * size != population:
+            odds = f" ({max(size, population - size)} of {population})"
+        return self._sentence(knows, odds)
 
 
 def protect_half(

@@ -7,7 +7,7 @@ import shlex
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from memberbound.answers import (
     EstimateOf,
     Given,
     OmitEmpty,
-    Sided,
     Upper,
     computed,
 )
@@ -50,7 +49,7 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class _Released(CertifiedAnswer):
+class ReleaseAnswer(CertifiedAnswer):
     """Fields shared by all releases: the noise, the certificate and the scores."""
 
     calibration: Calibration = field(metadata=INTERNAL)
@@ -293,7 +292,7 @@ class AllRows(CertifiedAnswer):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Protection(AllRows, _Released):
+class Protection(AllRows, ReleaseAnswer):
     """A model of all rows, in the neighbour game."""
 
     VERB: ClassVar = "protect"
@@ -349,85 +348,6 @@ class Protection(AllRows, _Released):
             f"{self._sentence(f'every other {self.protected}')} It was {verb} {rows}; no part of "
             f"the table is public except {number}{public}."
         )
-
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Summary(Protection):
-    """Numbers of all rows, in the neighbour game."""
-
-    VERB: ClassVar = "summarize"
-
-    values: Annotated[tuple[float, ...], Sided("given")]
-    names: tuple[str, ...]
-    #: Standard errors and 95 % intervals of the values, in their order.
-    intervals: tuple[NumberInterval, ...]
-    #: The ranges to which numbers were clipped, by column; intervals are for clipped numbers.
-    ranges: dict[str, tuple[Given, Given]]
-
-    @cached_property
-    def theorems(self) -> tuple[str, ...]:
-        """The theorems behind the certificate, and behind the intervals."""
-        return (*super().theorems, "X32")
-
-    def summary_rows(self) -> list[tuple[str, object]]:
-        """Return the table rows of the release, and the learnt ranges of clipped columns."""
-        learnt = [
-            (f"{name} clipped to", f"[{significant(low, 'given')}, {significant(high, 'given')}]")
-            for name, (low, high) in self.ranges.items()
-            if name not in self.bounds
-        ]
-        return [*super().summary_rows(), *learnt]
-
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class HalfProtection(_Released):
-    """A model or numbers of a secret half of a public table, in the papers' game."""
-
-    VERB: ClassVar = "protect-half"
-
-    roles: dict[str, str] = field(default_factory=dict)
-    unit: str | None = field(default=None, metadata=INTERNAL)
-    #: For a model: the form in which it is released.
-    release: OmitEmpty[str] = ""
-    #: For a statistic: its values, and their names if the statistic has any.
-    values: OmitEmpty[Annotated[tuple[float, ...], Sided("given")]] = ()
-    names: tuple[str, ...] = ()
-
-    @property
-    def protected(self) -> Literal["record", "person"]:
-        """The unit of protection: "person" if a column identifies persons."""
-        return member_name(self.unit)
-
-    @computed
-    def fits(self) -> int:
-        """Number of times the statistic was computed to calibrate the noise."""
-        return self.calibration.fits
-
-    def curve_rows(self) -> list[tuple[str, object]]:
-        """Return the table row about the calibration."""
-        return [("fits for calibration", f"{self.fits}")]
-
-    @computed
-    def population(self) -> int:
-        """Number of records in the table."""
-        assert isinstance(self.game, SubsetGame)
-        return self.game.population
-
-    @computed
-    def rows_trained(self) -> int:
-        """Number of records drawn."""
-        assert isinstance(self.game, SubsetGame)
-        return self.game.size
-
-    @computed
-    def sentence(self) -> str:
-        """A sentence to pass on with the release: the bound and the attacker's knowledge."""
-        population, size = self.population, self.rows_trained
-        knows = f"all {population} {self.protected}s but not which {size} of them were drawn"
-        odds = ""
-        if 2 * size != population:
-            odds = f" ({max(size, population - size)} of {population})"
-        return self._sentence(knows, odds)
 
 
 def value_row(value: float, bar: NumberInterval) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, ClassVar
 
+from memberbound.answers import Given, Sided
 from memberbound.declarations import (
     Column,
     DatabaseTable,
@@ -25,13 +28,43 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError, fractions, one_of
 from memberbound.learners.refits import Scheduler, connect
+from memberbound.quantities import significant
 from memberbound.release.all_rows.bounds import forms_of, read_bounds
 from memberbound.release.all_rows.summaries import TABLE_STATISTICS, release_table_statistic
 from memberbound.release.calibration import VECTOR_ENDINGS
+from memberbound.release.precision import NumberInterval
 from memberbound.release.randomness import source_from_seed
 from memberbound.release.release_step import ReleaseStep
 from memberbound.tables.records import read_secret_columns
-from memberbound.verbs.protection import Summary, unit_and_seed_notes
+from memberbound.verbs.protection import Protection, unit_and_seed_notes
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Summary(Protection):
+    """Numbers of all rows, in the neighbour game."""
+
+    VERB: ClassVar = "summarize"
+
+    values: Annotated[tuple[float, ...], Sided("given")]
+    names: tuple[str, ...]
+    #: Standard errors and 95 % intervals of the values, in their order.
+    intervals: tuple[NumberInterval, ...]
+    #: The ranges to which numbers were clipped, by column; intervals are for clipped numbers.
+    ranges: dict[str, tuple[Given, Given]]
+
+    @cached_property
+    def theorems(self) -> tuple[str, ...]:
+        """The theorems behind the certificate, and behind the intervals."""
+        return (*super().theorems, "X32")
+
+    def summary_rows(self) -> list[tuple[str, object]]:
+        """Return the table rows of the release, and the learnt ranges of clipped columns."""
+        learnt = [
+            (f"{name} clipped to", f"[{significant(low, 'given')}, {significant(high, 'given')}]")
+            for name, (low, high) in self.ranges.items()
+            if name not in self.bounds
+        ]
+        return [*super().summary_rows(), *learnt]
 
 
 def summarize(
