@@ -1,6 +1,6 @@
 """memberbound: how often can an attacker be right about who was in the training set?
 
-Public names are imported when first used.  ``__init__.pyi`` repeats them for type checkers.
+Public names are imported on first use; ``__init__.pyi`` lists them for type checkers.
 
 >>> import memberbound
 >>> memberbound.explain(epsilon=8, delta=1e-5).to_dict()["accuracy_upper"] > 0.999
@@ -13,7 +13,7 @@ from importlib import import_module
 
 from memberbound._version import __version__ as __version__
 
-#: Public name → module that defines it.
+#: The module of each public name.
 PUBLIC = {
     "Audit": "memberbound.verbs.audit",
     "audit": "memberbound.verbs.audit",

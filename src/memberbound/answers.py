@@ -62,13 +62,13 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 T = TypeVar("T")
-#: An answer as ``--json`` printed it, or another document of ours that was read back.
+#: An answer printed by ``--json``, or another document of this package, parsed from JSON.
 Printed = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Sided:
-    """A marker for types: all numbers in it are on this side."""
+    """A type marker: all numbers inside the type are on this side."""
 
     side: Side
 
@@ -90,7 +90,7 @@ _COMMON = ("game", "theorems", "assumptions")
 
 
 class computed(cached_property[T]):  # noqa: N801 (used as ``property`` is)
-    """A key of an answer that is computed from its fields, once."""
+    """A key of an answer that is computed from its fields and cached."""
 
 
 # ── The declarations of a class ───────────────────────────────────────────────────────────────────
@@ -115,7 +115,7 @@ def _declared_keys(cls: type) -> tuple[_Key, ...]:
             if isinstance(member, computed):
                 declared[name] = member.func.__annotations__["return"]
         namespace = vars(sys.modules[base.__module__]) if declared else {}
-        # Evaluate only the types of keys: those of internal fields need not be importable.
+        # Evaluate only the types of keys, because those of internal fields need not be importable.
         holder = SimpleNamespace(__annotations__=declared)
         hints |= get_type_hints(holder, namespace, include_extras=True)
     common = _COMMON if issubclass(cls, Answer) else ()

@@ -1,4 +1,4 @@
-"""Certified, measured and estimated numbers: three types that must never be confused.
+"""Certified, measured and estimated numbers, as three types that must never be confused.
 
 * :class:`Certificate`: proved, with its theorems and assumptions, at a stated confidence;
 * :class:`AuditBound`: measured by attacks, with a confidence interval;

@@ -1,11 +1,11 @@
-"""Declarations of verbs, read from their Python signatures and docstrings for every face.
+"""Declarations of verbs, from their Python signatures and docstrings, for every face.
 
 The command line, the web's request models and forms, the "same as this command" snippets and the
 reference page are all generated from a :class:`Verb`, so an option is defined once:
 
 * the *signature* gives name, type and default; parameters before ``*`` are positional;
 * an alias of this module in the annotation gives the notation on the command line (``Names``:
-  ``a,b,c``; ``Column``: one of the table; ``OutputFile``: a file that is written; …);
+  ``a,b,c``; ``Column``: a column of the table; ``OutputFile``: a file to write; …);
 * the *docstring* gives the meaning: the line under ``Args:`` is the help of the option (options
   shared by many verbs need none), the first paragraph is the help of the command, and the lines
   under ``Command line:`` are its examples.
@@ -184,7 +184,7 @@ _NAMES = {
     "Output": "browser excel_safe force json_ no_cache open_browser plot resume",
 }
 _GROUP_OF_NAME = {name: group for group, names in _NAMES.items() for name in names.split()}
-#: Longer lists of choices appear only in the help text, which needs the room.
+#: Longer lists of choices appear in the help text only.
 _WIDEST = 20
 
 _PLAIN: dict[object, Kind] = {bool: "switch", int: "whole", float: "number", str: "text"}
@@ -196,7 +196,7 @@ _ARGUMENT = re.compile(r"^(\w+):\s*(.*)$")
 
 @dataclass(frozen=True)
 class Parameter:
-    """One argument of a verb, as every face needs it."""
+    """An argument of a verb, with everything that a face needs."""
 
     name: str
     option: Option
@@ -258,7 +258,7 @@ class Verb:
 
     @property
     def measures(self) -> bool:
-        """Whether its lower bounds are measured by attacks; otherwise they are certified."""
+        """Whether lower bounds are measured by attacks instead of certified."""
         return self.name.startswith("audit") or self.name in ("compare", "study")
 
     @property
@@ -284,7 +284,7 @@ class Verb:
 def read_verb(function: Callable[..., AnswerLike | None]) -> Verb:
     """Read a verb's declaration from its signature and its docstring.
 
-    A parameter without a line under ``Args:`` is an error: it would have no help anywhere.
+    A parameter without a line under ``Args:`` raises, because it would have no help.
 
     Examples:
         >>> def greet(name: str, *, times: int = 1) -> str:
@@ -351,7 +351,7 @@ def _option(hint: object) -> Option:
         return _option(members[0])
     if origin is Annotated:
         base, *notes = get_args(hint)
-        # The outermost annotation comes last and refines the alias below it.
+        # The outermost annotation comes last, and refines the alias.
         inner = next((note for note in reversed(notes) if isinstance(note, Option)), None)
         if inner is None:
             return _option(base)

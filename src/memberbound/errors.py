@@ -1,8 +1,8 @@
 """Errors of the package, each a single sentence.
 
-Two families only: the caller's input is unusable (:class:`InputError`, exit code 2), or a search
-did not find an answer that should exist (:class:`SearchError`, exit code 1).  A vacuous bound (1.0)
-is neither: it is a result.
+There are two families: the caller's input is unusable (:class:`InputError`, exit code 2), or a
+search did not find an answer that should exist (:class:`SearchError`, exit code 1).  A vacuous
+bound (1.0) is a result, not an error.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def shorten(message: str, longest: int = _LONGEST) -> str:
 
 
 def listed_names(name: object, names: Iterable[object], most: int = 12) -> str:
-    """Return the names there are instead of a wrong one, the closest first, as a clause.
+    """Return a clause with the known names, closest first, for the message about a wrong one.
 
     Examples:
         >>> listed_names("agee", ["age", "sex"])
@@ -60,14 +60,14 @@ def listed_names(name: object, names: Iterable[object], most: int = 12) -> str:
 
 
 class MemberboundError(Exception):
-    """Base class of every error this package raises on purpose: one line of bounded length."""
+    """Base class of the package's errors, with messages of one line and bounded length."""
 
     def __init__(self, message: object = "") -> None:
         super().__init__(shorten(str(message)))
 
 
 class InputError(MemberboundError, ValueError):
-    """The input cannot be used: what, which value, and what would be right."""
+    """Unusable input; the message states the name, the condition and the value."""
 
 
 class TooFewRowsError(InputError):
@@ -116,7 +116,7 @@ def _refuse(name: str, condition: str, value: object, remedy: str) -> InputError
 
 
 def finite_number(name: str, value: object, remedy: str = "") -> float:
-    """Return ``value`` as a float, or refuse anything that is not a finite real number."""
+    """Return ``value`` as a float; raise unless it is a finite real number."""
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -127,7 +127,7 @@ def finite_number(name: str, value: object, remedy: str = "") -> float:
 
 
 def _as_fraction(value: object) -> str:
-    """Return a percentage as a fraction, '' for anything else."""
+    """Return a hint that writes a percentage as a fraction, or '' for anything else."""
     number, sign, rest = str(value).partition("%")
     try:
         return f"Write it as {Decimal(number.strip()) / 100}." if sign and not rest else ""
@@ -179,7 +179,7 @@ def whole_number(name: str, value: object, *, at_least: int = 1, remedy: str = "
 
 
 def one_of(name: str, value: str, choices: Iterable[str]) -> str:
-    """Return ``value`` when it is one of ``choices``."""
+    """Return ``value``; raise unless it is one of ``choices``."""
     options = list(choices)
     if value not in options:
         raise _refuse(name, "one of " + ", ".join(map(repr, options)), value, "")

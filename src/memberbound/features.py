@@ -1,4 +1,4 @@
-"""Public feature maps for ``protect --features``: functions that map each row by itself."""
+"""Public feature maps for ``protect --features``, which map each row on its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memberbound.numerics.rounding import FloatArray
 _CELLS, _DIRECTIONS = 7, 8
 #: Share of the image's mean energy that is added to the energy around a cell.
 _FLOOR = 0.1
-#: Largest part of a cell in the length of its surroundings; the result is divided by it.
+#: Maximum share of a cell in the norm of its surroundings; results are divided by it.
 _LARGEST = 0.35
 
 

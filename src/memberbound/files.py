@@ -1,6 +1,7 @@
-"""Input and output files: checks before any work, small documents, and atomic writing.
+"""Check input and output files, read small documents, and write files atomically.
 
-A draft, written before it is renamed, is locked like the folders of :mod:`memberbound.scratch`.
+A draft is written first and then renamed; it is locked like the folders of
+:mod:`memberbound.scratch`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def check_output(
     source: str | Path | None = None,
     force: bool = False,
 ) -> Path:
-    """Return a writable path, or refuse it before any work is done."""
+    """Return a writable path, or raise before any work is done."""
     target = Path(path)
     if not target.name.lower().endswith(formats):
         raise InputError(f"{name} must end in {', '.join(formats)}, got {str(path)!r}.")
@@ -59,7 +60,7 @@ def check_output(
 
 
 def check_input(path: Path, name: str) -> None:
-    """Refuse anything but a regular file: a pipe or a device may never end."""
+    """Reject anything but a regular file, because a pipe or a device may never end."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError) as error:
@@ -289,12 +290,12 @@ def remove_drafts(folder: Path) -> None:
 
 
 def codec_named(encoding: str | None) -> str | None:
-    """Return Python's name of an encoding, None for None; refuse an unknown one."""
+    """Return Python's name of an encoding (None for None); reject unknown encodings."""
     if encoding is None:
         return None
     try:
         codec = codecs.lookup(encoding).name
-        "".encode(codec)  # some codecs are not of texts
+        "".encode(codec)  # some codecs do not encode text
     except (LookupError, ValueError):
         raise InputError(
             f"encoding must be one that Python knows, such as latin-1, cp1252 or utf-16, got "

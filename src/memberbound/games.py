@@ -1,4 +1,4 @@
-"""The games: what is random, and which record is protected (theory §1)."""
+"""The games, which define what is random and which record is protected (theory §1)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import ClassVar, Literal
 
 from memberbound.errors import InputError, finite_number, one_of, positive, whole_number
 
-#: Game → a description of the attacker.
+#: Description of the attacker in each game.
 ATTACKERS = {
     "neighbour": "an attacker who knows every other record",
-    "subset": "an attacker who knows all records, but not who was drawn",
+    "subset": "an attacker who knows all records, but not which were drawn",
     "iid": "an attacker who knows the source of the records, but not the table",
     "model": "the attacks that were run on this model",
 }

@@ -1,6 +1,6 @@
 """Optional parts of the package ("leaves"), loaded by name when a call needs them.
 
-Nothing in the core imports a leaf, so that a leaf can be deleted and the core still works.
+Nothing in the core imports a leaf, so the core still works if a leaf is deleted.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from types import ModuleType
 
 from memberbound.errors import InputError
 
-#: Leaf → its module.
+#: The module of each leaf.
 LEAVES = {
     "networks": "memberbound.release.all_rows.networks",
     "text": "memberbound.release.all_rows.text",

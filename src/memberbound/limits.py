@@ -1,4 +1,4 @@
-"""Limits on the success of membership inference, checked against answers: the gate of a build.
+"""Limits on attack success, checked against answers, for use as a build gate.
 
 An answer that supports limits declares which of its numbers are success rates (probabilities of
 being right about membership), and which *parts* of them are known:
@@ -104,7 +104,7 @@ class LimitCheck:
     def exceeded(self) -> bool:
         """Whether the number is above the limit; a missing number is, because it proves nothing.
 
-        A missing ceiling counts as 1.  A number that was not measured is neither above nor within.
+        A missing ceiling counts as 1.  An unmeasured number is neither above nor within the limit.
         """
         if not self.measured:
             return False

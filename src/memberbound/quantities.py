@@ -1,4 +1,4 @@
-"""Numbers as text: the *side* of a number alone determines how it is rounded and printed.
+"""Format numbers as text; the *side* of a number alone determines rounding and sign.
 
 =============  ==========================  ==========================================
 side           printed                     meaning
@@ -30,7 +30,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decima
 from typing import Literal
 
 Side = Literal["upper", "lower", "estimate", "given"]
-#: Key of an answer → the side of its number, or of everything below it; ``*`` is every other key.
+#: Sides of an answer's numbers by key, or one side for a whole subtree; ``*`` is any other key.
 Sides = Mapping[str, "Side | Sides"]
 
 #: The sign before a number of each side.
@@ -40,7 +40,7 @@ NO_LEAK = "no leak shown"
 #: Text instead of a vacuous certificate.
 NO_GUARANTEE = "no guarantee"
 _ROUNDING = {"upper": ROUND_CEILING, "lower": ROUND_FLOOR, "estimate": ROUND_HALF_EVEN}
-#: Quantity → the value at which a certificate becomes vacuous.
+#: The value at which a certificate of each quantity becomes vacuous.
 _VACUOUS = {
     "accuracy": 1.0,
     "advantage": 1.0,
@@ -183,7 +183,7 @@ def at_confidence(confidence: float) -> str:
 
 
 def at_prices(nu: float, lam: float) -> str:
-    """Format the parameters of the i.i.d.  game of a MIS, for a sentence.
+    """Format the parameters of the i.i.d. game of a MIS, for a sentence.
 
     >>> at_prices(0.5, 1.0)
     'ν = 0.5, λ = 1'

@@ -1,7 +1,8 @@
 """Private folders and large arrays on disk, deleted even after a crash.
 
-They contain personal data.  A folder is locked while a run is alive.  The operating system releases
-the lock however the run ends, so the next run recognises and deletes what a killed one left.
+They contain personal data.  A folder is locked while its run is alive.  The operating system
+releases the lock however the run ends, so the next run can recognise and delete leftovers of killed
+runs.
 """
 
 from __future__ import annotations

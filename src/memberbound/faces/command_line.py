@@ -21,17 +21,17 @@ from memberbound.faces.commands import command
 from memberbound.faces.endings import INTERRUPTED, handle_sigterm, print_ending
 from memberbound.scratch import remove_leftovers
 
-#: Heading of the help page → its verbs, each with the first sentence of its docstring.
+#: Verbs by heading of the help page, each with the first sentence of its docstring.
 _PANELS = {
     "Everything in one report": {
         "study": (
             "Certify a table, attack and protect a model, and recommend what to do: one report."
         ),
-        "compare": "Compare two reports: what was found before and after, and what else changed.",
+        "compare": "Compare two reports: the findings before and after, and all other changes.",
         "export": "Export a release or a study as a page to sign, a card, evidence or MLflow run.",
     },
     "Models": {
-        "bounds": "Write a template in which to state what is public about a table's columns.",
+        "bounds": "Write a template for the public facts about a table's columns.",
         "protect": "Train a model on all rows without revealing who is in the data.",
         "predict": "Apply a model released by protect or protect-half to raw rows.",
         "audit": (
@@ -45,7 +45,7 @@ _PANELS = {
     "Tables": {
         "synthesize": ("Generate a synthetic table without revealing who is in the original."),
         "audit-table": "Measure what membership inference attacks on a synthetic table achieve.",
-        "certify": "Certify how much any learner whatsoever can leak about the rows of a table.",
+        "certify": "Certify an upper bound on the leak of any learner about the rows of a table.",
         "plan": "Find how many training rows a certified target requires.",
         "harden": "Coarsen a table until no learner trained on it can leak too much, certified.",
     },
@@ -61,12 +61,14 @@ _PANELS = {
         "summarize": ("Release statistics of all rows without revealing who is in the data."),
         "verify": "Recompute the certificate of a release, and check that it belongs to the file.",
         "ledger": (
-            "Show what all releases about the same people guarantee together, and the budget left."
+            "Show the joint guarantee of all releases about the same people, and the budget left."
         ),
         "explain": (
             "Translate a DP guarantee into attack success, or find the parameters for a target."
         ),
-        "population": "Compute what ε means for these records, or the ε that a target allows.",
+        "population": (
+            "Translate ε into attack success on these records, or find the ε for a target."
+        ),
     },
     "Papers": {
         "protect-half": "Release a model or a statistic of a secret random half of a public table.",
@@ -97,7 +99,8 @@ def _version(show: bool) -> None:
 def application(chosen: Iterable[str] = VERBS, listed: Iterable[str] = ()) -> typer.Typer:
     """Build the command line of some verbs, importing their modules for the declarations.
 
-    Verbs in ``listed`` only are not imported: they appear on the help page and in suggestions.
+    Verbs that are only in ``listed`` are not imported, and appear on the help page and in
+    suggestions.
     """
     from memberbound.report import DRAWINGS
 

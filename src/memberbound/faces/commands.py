@@ -1,4 +1,4 @@
-"""A command: the declaration of a verb as typed options, and its answer as output."""
+"""Commands: typed options from a verb's declaration, and its answer as output."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from memberbound.limits import Limit, Limited, write_junit
 _GROUPS = ("Address", "Data", "Question", "Computation", "Limit", "Output")
 #: Long-running verbs, which preview their input at a terminal.
 _PREVIEWED = ("audit-learner", "certify", "harden", "protect", "protect-half", "study")
-#: Kinds of parameters without an option: progress is handled here, the others are Python objects.
+#: Kinds of parameters without an option: progress, handled here, and Python objects.
 _NOT_TYPED = ("progress", "hidden")
-#: Kind of an argument → its Typer type and its placeholder on the help page; default: text.
+#: Typer type and help placeholder by kind of argument; default: text.
 _TYPES: dict[str, tuple[Any, str | None]] = {
     "number": (str, "number"),
     "numbers by column": (list[str], None),
@@ -75,7 +75,7 @@ def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
 
 
 def _flags(parameter: Parameter) -> str:
-    """Return the option names; a switch that is on by default, or unset, gets a ``--no-`` form."""
+    """Return the option names; a switch that is on or unset by default has a ``--no-`` form."""
     if parameter.kind != "switch" or parameter.default is False:
         return parameter.flag
     return f"{parameter.flag}/--no-{parameter.flag.removeprefix('--')}"
@@ -155,7 +155,7 @@ class _Command:
                 raise MemberboundError(failure)
 
     def limit(self, most: float | None, on: str | None, junit: Path | None) -> Limit | None:
-        """Return the typed limit, or refuse it before any work is done."""
+        """Return the typed limit; raise before any work is done if it is invalid."""
         if most is None:
             for flag, value in (("fail_on", on), ("junit", junit)):
                 if value is not None:
@@ -223,11 +223,11 @@ def command(verb: Verb, drawing: Drawing | None = None) -> Callable[..., None]:
 def show(result: AnswerLike, as_json: bool, *, measures: bool = False) -> None:
     """Print a result on standard output, as one JSON object or as text."""
     if as_json:
-        # The dictionary has them too, but a user who pipes it elsewhere should see them.
+        # The dictionary has them too, but a user who redirects it should see them.
         for note in getattr(result, "warnings", ()):
             typer.echo(f"note: {note.rstrip('.')}.", err=True)
         text = json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False, indent=2)
-        # A file name need not be valid UTF-8: escape its odd bytes like JSON.
+        # A file name need not be valid UTF-8, so escape invalid bytes as in JSON.
         typer.echo(text.encode("utf-8", "backslashreplace").decode("utf-8"))
     else:
         text = result.summary().encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""Errors and interrupts of a run: one sentence, an exit code, and nothing lost.
+"""Turn errors and interrupts of a run into one sentence and an exit code.
 
 An expected error explains itself.  An unexpected error is reduced to one sentence too, and its
 traceback goes to a file that only this user can read: it may quote a line of the data, so it is
@@ -46,7 +46,7 @@ def debugging() -> bool:
 
 @contextlib.contextmanager
 def handle_sigterm() -> Iterator[None]:
-    """Handle SIGTERM like Ctrl-C within the block: complete outputs, no private folders left."""
+    """Handle SIGTERM like Ctrl-C within the block, so that outputs are complete or absent."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -113,7 +113,7 @@ def _suggest_eta(problem: BaseException) -> str | None:
 
 
 def _show_usage(problem: BaseException) -> str | None:
-    """Return the complaint about too few or too many arguments, with the verb's first example."""
+    """Return the message about too few or too many arguments, with the verb's first example."""
     context, told = getattr(problem, "ctx", None), getattr(problem, "format_message", str)()
     if context is None or not told.startswith(("Missing argument", "Got unexpected extra")):
         return None
@@ -144,7 +144,7 @@ def is_memory_error(problem: BaseException) -> bool:
 
 
 def _is_interrupt(problem: BaseException) -> bool:
-    """Return whether a signal caused it; Typer and the engine raise errors of their own."""
+    """Return whether a signal caused the error; Typer and the engine have their own types."""
     return (
         isinstance(problem, (KeyboardInterrupt, StoppedError))
         or _sigterm_seen.is_set()

@@ -1,4 +1,4 @@
-"""The web server: where it listens, whom it answers, and how it ends."""
+"""The web server: its address, its access rules, and its shutdown."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class Listening:
     def bound(self) -> socket.socket:
         """Bind and return the listening socket; port 0 selects a free one."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        # Specify TCP, because asyncio disables Nagle's algorithm only then: otherwise every answer
-        # on a kept connection waits 40 ms for an acknowledgement.
+        # Specify TCP, because only then does asyncio disable Nagle's algorithm; otherwise every
+        # answer on a kept connection waits 40 ms for an acknowledgement.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,7 +1,7 @@
 """Terminal output: text wrapped to the width, with a style for each kind of number.
 
-An answer's ``summary()`` is plain text of any width.  This module wraps its sentences, continues a
-long value below itself, and turns a table that is too wide into one small block per row.  Output to
+An answer's ``summary()`` is plain text of any width.  This module wraps its sentences, aligns the
+continuation of a long value, and turns a table that is too wide into one block per row.  Output to
 a file or a pipe is unchanged.
 """
 
@@ -33,7 +33,7 @@ _NUMBER = r" ?-?(?:[\d.,]+(?:e-?\d+)?(?: %)?|∞)"
 _GAP = re.compile(r"\s{2,}")
 #: Keep a sign with its number, and a number with its unit.
 _TOGETHER = re.compile(r"(?<=[≤≥≈=→]) (?=\S)|(?<=\d) (?=%)")
-#: A value narrower than this goes below its name.
+#: Minimum width of a value; a narrower one is printed below its name.
 _NARROWEST = 24
 
 
@@ -179,7 +179,7 @@ _HEADS = {
 def preview_lines(
     path: Path, database_table: str | None = None, encoding: str | None = None
 ) -> list[str]:
-    r"""Return how a file is read, a line per kind of column; none for a large file.
+    r"""Return a preview of how a file is read, a line per kind of column; empty if it is large.
 
     Examples:
         >>> import tempfile

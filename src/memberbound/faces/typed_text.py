@@ -1,4 +1,4 @@
-"""From typed text to Python values, and back."""
+"""Convert typed text to Python values, and back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memberbound.errors import InputError, finite_number
 
 
 def names(name: str, text: str) -> list[str]:
-    """Split ``a,b,c``; a name that contains a comma can be quoted as in CSV."""
+    """Split ``a,b,c``; a name with a comma can be quoted as in CSV."""
     try:
         items = next(csv.reader([text], skipinitialspace=True), [])
     except csv.Error:  # a line break outside quotes
@@ -67,7 +67,7 @@ def by_column(name: str, pairs: Iterable[str]) -> dict[str, str]:
 
 
 def whole(name: str, text: str) -> float:
-    """Parse a whole number, also as 1e6; the verb refuses any other number."""
+    """Parse a whole number, also written as 1e6; the verb rejects other numbers."""
     value = finite_number(name, text)
     return int(value) if value == int(value) else value
 
@@ -78,7 +78,7 @@ def _parse_path(name: str, text: str) -> str | Path:
     return text if "://" in text else Path(text)
 
 
-#: Kind of an argument → parser of its text; other kinds are passed on unchanged.
+#: Parsers of text by kind of argument; other kinds are passed on unchanged.
 _READERS: dict[str, Callable[[str, Any], object]] = {
     **dict.fromkeys(("table", "file", "document"), _parse_path),
     "files": lambda name, texts: [_parse_path(name, text) for text in texts],

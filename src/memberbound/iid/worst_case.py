@@ -166,7 +166,7 @@ class Between(NamedTuple):
 
 
 class Diversity(NamedTuple):
-    """C_K with the indices it is compared with in A25 §C.2 (entropy in nats)."""
+    """C_K, and the indices with which A25 §C.2 compares it (entropy in nats)."""
 
     c_k: float
     gini_simpson: float
@@ -175,7 +175,7 @@ class Diversity(NamedTuple):
 
 
 def diversity(probabilities: ArrayLike, multiplicity: ArrayLike | None = None) -> Diversity:
-    """Return C_K(P) with the entropy and the Gini index, rounded to nearest.
+    """Return C_K(P) with the Gini–Simpson index and the entropy, rounded to nearest.
 
     Examples:
         >>> diversity([0.25] * 4).c_k  # √(K-1) at the uniform law (A25-L23)

@@ -30,12 +30,12 @@ def _draw(name: str, answer: object, target: Path) -> Path:
 
     chart = getattr(answer_charts, name)(answer)
     if chart is None:
-        raise InputError("plot must be left out here: the answer has nothing to draw.")
+        raise InputError("plot must be left out here: the answer has no chart.")
     path: Path = chart.save(target)
     return path
 
 
-#: Verb → function that draws its answer; matplotlib is imported on the first call.
+#: Functions that draw the answers of verbs; they import matplotlib on the first call.
 DRAWINGS = {
     "explain": partial(_draw, "explanation_chart"),
     "harden": partial(_draw, "frontier_chart"),

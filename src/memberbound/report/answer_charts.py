@@ -1,4 +1,4 @@
-"""The charts of single answers, each a function of the numbers that it shows."""
+"""Charts of single answers, as functions of the numbers that they show."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ if TYPE_CHECKING:
     from memberbound.verbs.population_answer import PopulationAnswer
     from memberbound.verbs.synthesize import Synthesis
 
-#: Called with how much is done, of how much, and what is being done.
+#: Called with (done, total, stage).
 ChartProgress = Callable[[int, int | None, str], None]
 
 
 def charts_of(answer: Any, table: str | None, progress: ChartProgress) -> dict[str, Chart]:
-    """Return every chart that an answer has, by its name.
+    """Return all charts of an answer by name.
 
-    A chart is made from what an answer has (leaks of rows, a sweep over ε, attacks, the budget of a
-    release), whichever verb it answers.  ``table`` is the file that it is about.
+    The available numbers determine the charts (leaks of rows, a sweep over ε, attacks, the budget
+    of a release), for any verb.  ``table`` is the file that the answer is about.
     """
     charts: dict[str, Chart | None] = {}
     if table is not None and getattr(answer, "leaks", None) is not None:
@@ -85,9 +85,9 @@ def charts_of(answer: Any, table: str | None, progress: ChartProgress) -> dict[s
 
 
 def attacks_chart(attacks: Mapping[str, AttackFields], confidence: float) -> Chart:
-    """Return the accuracy of the attacks of an audit: estimates and floors, no ceiling.
+    """Return a chart of the accuracy of an audit's attacks: estimates and floors.
 
-    An attack without scores has an advantage alone, and no row.
+    An attack with an advantage but no scores has no row.
     """
     rows = [
         SandwichRow(
@@ -125,7 +125,7 @@ def explanation_chart(explanation: Explanation) -> Chart:
 def ceiling_chart(
     ceilings: Mapping[str, CeilingCurve], rates: Sequence[float], setting: str
 ) -> Chart:
-    """Return certified ceilings of the ROC; ``rates`` are marked on the first, others dashed."""
+    """Return a chart of certified ROC ceilings, with ``rates`` marked on the first."""
     grid = np.unique(np.concatenate([np.linspace(0, 1, 401), np.geomspace(LEAST_RATE, 1, 301)]))
     looks: list[LineLook] = [
         {"color": colour("certified"), "lw": 2.8},
@@ -160,10 +160,10 @@ def ceiling_chart(
     )
 
 
-# ── What ε means for these records, for attackers with decreasing knowledge ───────────────────────
+# ── Success at ε on these records, for attackers with decreasing knowledge ────────────────────────
 
 
-#: By key of the answer of ``population``: the attacker, their knowledge, and the look.
+#: Attacker, their knowledge, and line style, by key of ``population``'s answer.
 _SWEPT_ATTACKERS: dict[str, tuple[str, str, LineLook]] = {
     "worst_case": (
         "worst case",
@@ -186,7 +186,7 @@ _SWEPT_ATTACKERS: dict[str, tuple[str, str, LineLook]] = {
         {"color": colour("practical"), "marker": "o", "ls": "-"},
     ),
 }
-#: A page waits for its chart this long.
+#: Maximum time for the chart of a page.
 _SWEEP_SECONDS = 30.0
 _POINTS = 17
 
@@ -194,7 +194,7 @@ _POINTS = 17
 def population_chart(
     answer: PopulationAnswer, seconds: float = math.inf, progress: ChartProgress | None = None
 ) -> Chart | None:
-    """Return the success bounds of attackers over ε; nothing where that takes too many seconds."""
+    """Return a chart of attackers' success bounds over ε, or None if it takes too long."""
     centre = answer.epsilon if 0 < answer.epsilon < math.inf else 1.0
     epsilons = np.geomspace(centre / 30, centre * 10, _POINTS).tolist()
     begun = time.monotonic()
@@ -214,7 +214,7 @@ def population_chart(
 def success_chart(
     epsilons: Sequence[float], points: Sequence[Comparison], answer: PopulationAnswer
 ) -> Chart:
-    """Return the success of attackers at each ε, about the most exposed record.
+    """Return a chart of attackers' success on the most exposed record over ε.
 
     Leave out an attacker if any of its bounds is missing.
     """
@@ -240,7 +240,7 @@ def success_chart(
         label_axes(axes, axis, "attack success at most, most exposed record")
         axes.axhline(blind, color=colour("ink"), ls=DASHED, lw=1.5)
         for name, curve in zip(whole, heights, strict=True):
-            # A bound that excludes nothing keeps its place, not its look.
+            # A vacuous bound keeps its position but loses its style.
             axes.plot(epsilons, curve, color=colour("quiet"), lw=0.8)
             proved = [math.nan if vacuous(height) else height for height in curve.tolist()]
             who, _, look = _SWEPT_ATTACKERS[name]
@@ -248,7 +248,7 @@ def success_chart(
         if first <= answer.epsilon <= last:
             draw_vertical(axes, answer.epsilon, "quiet", DOTTED)
             name_line(axes, answer.epsilon, asked, 0.97, left=answer.epsilon**2 > first * last)
-        # At the end where the curves are far from it.
+        # Place the text at the end that is far from the curves.
         write_text(axes, last, blind + 0.006, "blind guessing", va="bottom", ha="right")
         return figure
 
@@ -263,7 +263,7 @@ def success_chart(
         f"Certified success of attackers over ε. At {asked}: {', '.join(parts)}.",
         ("ε", *(who.capitalize() for who in names)),
         [
-            # At a smaller ε the bound holds all the more.
+            # The bound at a larger ε also holds at a smaller one.
             (significant(epsilon, "lower", 4), *(marked(float(v), "certificate") for v in column))
             for epsilon, column in zip(epsilons, heights.T, strict=True)
         ],
@@ -285,17 +285,17 @@ def set_log_ticks(axis: Axis, low: float, high: float, most: int = 6) -> None:
 
 
 def count_text(value: float) -> str:
-    """Return the text of a tick, with separated thousands."""
+    """Format a tick label with separated thousands."""
     return f"{int(value):,}" if value >= 1000 else significant(value, "estimate", 3)
 
 
-# ── Tables: how much rows leak, what a coarser table keeps, what a synthetic one shows ────────────
+# ── Charts of tables: leaks of rows, coarsenings, synthetic rows ──────────────────────────────────
 
 _BINS = 40
 
 
 def leaks_chart(certification: Certification) -> Chart:
-    """Return how many rows may leak how much, by the answer of ``certify``."""
+    """Return a histogram of the rows' certified leaks, from an answer of ``certify``."""
     assert certification.leaks is not None
     edges, counts = bin_leaks(certification.leaks)
     leak = certification.record_leak
@@ -364,7 +364,7 @@ _ESTIMATED_LINE: LineLook = {
 
 
 def frontier_chart(hardening: Hardening) -> Chart | None:
-    """Return the information that coarsenings keep over their leak; nothing without a frontier."""
+    """Return a chart of the information that coarsenings keep over their leak, if any."""
     points = sorted(
         (
             (float(point.security), float(point.information))
@@ -423,14 +423,14 @@ def frontier_chart(hardening: Hardening) -> Chart | None:
     )
 
 
-#: Columns of a synthetic table that are drawn, the first ones.
+#: Maximum number of columns of a synthetic table to draw.
 _MOST_COLUMNS = 12
 
 
 def marginals_chart(answer: Synthesis) -> Chart:
-    """Return the shares of every column's values in the real and in the new table.
+    """Return a chart of the shares of columns' values in the real and in the new table.
 
-    Estimates from the secret rows: for the owner of the rows only.
+    The estimates come from the secret rows, so the chart is for the owner of the rows only.
     """
     assert answer.fidelity is not None
     shown = list(answer.fidelity.marginals.items())[:_MOST_COLUMNS]

@@ -1,4 +1,4 @@
-"""The charts of a study's report, each a function of the numbers that it shows."""
+"""Charts of a study's report, as functions of the numbers that they show."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ HOLLOW: LineLook = {"mfc": colour("card"), "ms": 6.5, "mew": 1.8}
 
 
 def charts_of_report(report: Report) -> dict[str, Chart]:
-    """Return the charts of a report by their names, in its order."""
+    """Return the charts of a report by name, in the report's order."""
     charts = (
         sandwich_chart(report, "worst"),
         sandwich_chart(report, "average"),
@@ -62,16 +62,16 @@ def charts_of_report(report: Report) -> dict[str, Chart]:
     return {chart.id: chart for chart in charts if chart is not None}
 
 
-# ── What each remedy costs: how the model's score changes ─────────────────────────────────────────
+# ── The cost of each remedy in the model's score ──────────────────────────────────────────────────
 
 
 def remedies_chart(report: Report) -> Chart | None:
-    """Return how the score changes with each remedy; nothing if none has a score."""
+    """Return a chart of the change in score with each remedy, or None without scores."""
     priced = [r for r in report.remedies if r.change is not None and r.id != "nothing"]
     if not priced:
         return None
     name, before = str(priced[0].score_name), float(priced[0].score_before_estimate or 0.0)
-    # A score may be far below zero (R²); the figure ends at -1 and the number is written beside.
+    # A score may be far below zero (R²); the axis ends at -1, and the number is written next to it.
     changes = [max(-1.0, float(r.score_after_estimate or 0.0) - before) for r in priced]
     low, high = min(0.0, *changes), max(0.0, *changes)
     span = max(high - low, 0.01)
@@ -128,19 +128,19 @@ def remedies_chart(report: Report) -> Chart | None:
     )
 
 
-# ── Members identified against false alarms: measured curves, and ceilings that no attack can cross
+# ── ROC: measured curves and certified ceilings ───────────────────────────────────────────────────
 
 #: False-positive rates of the report's table.
 _RATES = (0.01, 0.05, 0.1, 0.25, 0.5)
 
 
 def roc_chart(report: Report) -> Chart | None:
-    """Return the ROC of every subject, linear and log–log; nothing without a curve."""
+    """Return a chart of all subjects' ROC, linear and log–log, or None without a curve."""
     curves = report.roc
     if not curves:
         return None
     parts = [f"{curve.label}: {_read(curve, 0.1)} of the members" for curve in curves]
-    # Certified lines first: measured ones lie above.
+    # Draw certified lines first, so that measured ones lie on top.
     order = sorted(curves, key=lambda c: (c.kind != "certificate", c.subject))
     return Chart(
         "roc",
@@ -163,7 +163,7 @@ def draw_roc(
     low: float,
     marks: Sequence[tuple[float, float]] = (),
 ) -> Figure:
-    """Draw curves on linear or logarithmic axes, or on both beside each other."""
+    """Draw curves on linear or logarithmic axes, or on both side by side."""
     diamond: LineLook = {
         "color": colour("certified"),
         "mec": colour("card"),
@@ -205,7 +205,7 @@ def draw_roc(
     return figure
 
 
-#: Subject → how its curve is drawn: colour, marker and dash all differ.
+#: Line style of each subject's curve; colour, marker and dash all differ.
 _CURVES: dict[str, tuple[str, str, Dash | str]] = {
     "given": ("given", "^", LONG_DASH),
     "model": ("model", "o", DOTTED),
@@ -221,7 +221,7 @@ def _curve_look(curve: RocCurve) -> LineLook:
 
 
 def _lowest(curves: Sequence[RocCurve]) -> float:
-    """Return the power of ten at which the logarithmic axes begin: the finest rate measured."""
+    """Return the power of ten at which the logarithmic axes start, the finest rate measured."""
     seen = [x for curve in curves if curve.kind == "estimate" for x in curve.fpr if x > 0]
     return max(-4.0, min(-1.0, math.floor(math.log10(min(seen))))) if seen else -3.0
 
@@ -229,26 +229,26 @@ def _lowest(curves: Sequence[RocCurve]) -> float:
 def _read(curve: RocCurve, rate: float) -> Mark:
     """Return the members found at a rate of false alarms.
 
-    Estimates are interpolated.  A ceiling is read at the next point to the right, since it rises:
-    between two points a straight line may lie below it.
+    Estimates are interpolated.  A ceiling is read at the next point to the right, because it
+    increases, and a straight line between two points may lie below it.
     """
     if curve.kind == "estimate":
         return marked(float(np.interp(rate, curve.fpr, curve.tpr)), "estimate")
     right = int(np.searchsorted(curve.fpr, rate * (1 - 1e-12)))
     value = curve.tpr[right] if right < len(curve.tpr) else 1.0
-    # A ceiling of 1 over 10 % false alarms is still a bound, only an empty one.
+    # A ceiling of 1 at 10 % false alarms is still a bound, though a vacuous one.
     return marked(min(1.0, float(value)), "certificate")
 
 
-#: Least false-positive rate of a ceiling's table, and power of ten at which its axes begin.
+#: Smallest false-positive rate of a ceiling's table, and first power of ten of its axes.
 LEAST_RATE, LEAST_SHOWN = 1e-6, -5.0
 
 
-# ── Who is exposed: how often the attack is right about each record ───────────────────────────────
+# ── Attack success record by record ───────────────────────────────────────────────────────────────
 
 
 def exposure_chart(report: Report) -> Chart | None:
-    """Return how many records are guessed how often; nothing without an audit."""
+    """Return a histogram of attack success over records, or None without an audit."""
     exposure = report.exposure
     if exposure is None or report.audit is None:
         return None
@@ -270,7 +270,7 @@ def exposure_chart(report: Report) -> Chart | None:
         for low, high, count in zip(edges, edges[1:], counts, strict=False):
             (bar,) = axes.bar((low + high) / 2, count, 0.92 * (high - low), **look)
             tag_mark(bar, "bar", f"{_between(low, high)}: {count} records")
-            # The few on the right are what matters, and bars of one record are hard to see.
+            # The few records on the right matter most, and bars of one record are hard to see.
             if count and low >= allowed - 1e-9:
                 alignment: TextLook = {"ha": "center", "va": "bottom", "fontsize": 11}
                 write_text(axes, (low + high) / 2, count, str(count), **alignment)
@@ -315,9 +315,9 @@ def _between(low: float, high: float) -> str:
 def count_above(
     exposure: ExposureHistogram, records: RecordsView, success: float
 ) -> tuple[float, int, int]:
-    """Return the edge from which on records count, how many lie beyond it, and how many by chance.
+    """Return the first edge at or above the success rate, and the counts beyond it.
 
-    The edge is that of the first bar that begins at the success rate or above it.
+    The counts are those observed and those expected by chance.
     """
     first = int(np.searchsorted(exposure.edges[:-1], success - 1e-9))
     by_chance = int(np.rint(_by_chance(exposure, records)[first:].sum()))
@@ -325,7 +325,7 @@ def count_above(
 
 
 def _by_chance(exposure: ExposureHistogram, records: RecordsView) -> NDArray[np.float64]:
-    """Return how the records would spread if every answer were a blind guess."""
+    """Return the expected histogram if every answer were a blind guess."""
     from scipy.stats import binom
 
     right = np.arange(records.targets + 1)

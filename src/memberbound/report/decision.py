@@ -11,7 +11,7 @@ from memberbound.report.markdown import fill_markdown
 from memberbound.report.page import fill_page
 from memberbound.report.publication import Case, Publication, ReleasedFile, kind_in_words
 
-_OF_ONE = "It says nothing about one given person: an unusual one may be much easier to find."
+_OF_ONE = "It does not hold for any given person: an unusual one may be much easier to find."
 
 _SEEDED = "This file was made with a test seed, so its noise can be reconstructed. Do not sign."
 
@@ -24,7 +24,7 @@ def what_it_is(case: Case, file: ReleasedFile) -> str:
 
 
 def _what_it_would_be(case: Case) -> str | None:
-    """Describe the file that a recommended remedy makes, before it is made."""
+    """Describe the file that a recommended remedy would produce."""
     kind = {
         "noise-every": "linear model",
         "noise-other": "linear model",
@@ -38,10 +38,10 @@ def _what_it_would_be(case: Case) -> str | None:
 
 
 def describe_promise(case: Case) -> tuple[str, ...]:
-    """Return the promise in one sentence, then the attacker it holds against."""
+    """Return the guarantee in one sentence, then the attacker."""
     promise = case.promise
     if promise is None:
-        return ("Nothing is promised: nothing that was tried keeps within the limit.",)
+        return ("Nothing is promised: no remedy that was tried keeps within the limit.",)
     right = of_hundred(promise.accuracy_upper, "upper")
     blind = of_hundred(promise.blind, "lower")
     every = promise.protects == "every record"

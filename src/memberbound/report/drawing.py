@@ -1,8 +1,8 @@
-"""A chart: drawn by matplotlib, shown as SVG in a page, written as SVG, PNG or PDF.
+"""Charts drawn by matplotlib, shown as SVG in a page or written as SVG, PNG or PDF.
 
-Colours have the names of the report's style sheet: in a page an SVG takes the page's light or dark
-scheme, and a file of its own brings both.  Texts stay texts.  Everything is drawn without pyplot,
-and under one lock, because matplotlib's settings belong to the whole process.
+Colours use the names of the report's style sheet: in a page an SVG follows the page's light or dark
+scheme, and a separate file contains both.  Texts stay texts.  Drawing uses no pyplot and holds a
+lock, because matplotlib's settings are global to the process.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Dash = tuple[float, tuple[float, ...]]
 
 
 class TextLook(TypedDict, total=False):
-    """How a text looks, in matplotlib's words."""
+    """The style of a text, as matplotlib keywords."""
 
     color: str
     fontsize: float
@@ -56,7 +56,7 @@ class TextLook(TypedDict, total=False):
 
 
 class LineLook(TypedDict, total=False):
-    """How a line and its markers look, in matplotlib's words."""
+    """The style of a line and its markers, as matplotlib keywords."""
 
     color: str
     ls: str | Dash
@@ -69,7 +69,7 @@ class LineLook(TypedDict, total=False):
 
 
 class BarLook(TypedDict, total=False):
-    """How a bar looks, in matplotlib's words."""
+    """The style of a bar, as matplotlib keywords."""
 
     alpha: float
     ec: str
@@ -78,7 +78,7 @@ class BarLook(TypedDict, total=False):
     lw: float
 
 
-#: Pixels: one drawing serves a page, where it is stretched a little, and a phone.
+#: Width in pixels, for pages (where it is stretched slightly) and phones.
 _WIDTH, _FILE_WIDTH = 440, 640
 TEXT, SMALL = 13.0, 12.0
 #: Width of an average character in units of its size.
@@ -93,7 +93,7 @@ LONG_DASH: Dash = (0, (9, 3))
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture, what it shows in words, and its numbers as a table.
+    """A picture with a description in words and its numbers as a table.
 
     ``draw`` takes a width in pixels and a view: other axes for the same data, the first by default.
     """
@@ -118,7 +118,7 @@ class Chart:
         return _svg(self.figure(view=shown), name, self.title, self.alt, alone=alone)
 
     def to_dict(self, view: ChartView | None = None) -> dict[str, object]:
-        """Return the content of an SVG file, its words and its numbers, for a web page."""
+        """Return the SVG, the description and the numbers, for a web page."""
         return {
             "title": self.title,
             "alt": self.alt,
@@ -128,7 +128,7 @@ class Chart:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write PNG, SVG or PDF, with all views beside each other."""
+        """Write PNG, SVG or PDF, with all views side by side."""
         both = len(self.views) > 1
         figure = self.figure(2 * _WIDTH if both else _FILE_WIDTH, "both" if both else None)
         title = cut_text(self.title, 72 * figure.get_figwidth() - 16)
@@ -138,7 +138,7 @@ class Chart:
 
 
 def check_target(path: str | Path) -> Path:
-    """Return the path of a plot that can be written, or refuse it before any work is done."""
+    """Return the path of a plot, or raise before any work is done if it cannot be written."""
     target = Path(path)
     if target.suffix.lower() not in PLOT_FORMATS:
         raise InputError(
@@ -154,7 +154,7 @@ def check_target(path: str | Path) -> Path:
 def save_figure(figure: Figure, path: str | Path, *, title: str, caption: str) -> Path:
     """Write a figure as PNG, SVG or PDF; an SVG holds its title and caption.
 
-    The file appears whole or not at all, and the same figure gives the same file.
+    The file appears complete or not at all, and equal figures give equal files.
     """
     target = check_target(path)
     kind = target.suffix.lower()
@@ -178,7 +178,7 @@ _LOCK = threading.RLock()
 _OWN_SETTINGS = {
     "svg.fonttype": "none",
     "svg.hashsalt": "memberbound",
-    # A text of a file may hold dollar signs.
+    # Texts from files may contain dollar signs.
     "text.parse_math": False,
     "hatch.linewidth": 1.4,
     "figure.dpi": 72,
@@ -187,11 +187,11 @@ _OWN_SETTINGS = {
 
 @contextmanager
 def _settings() -> Iterator[None]:
-    """Draw with matplotlib's defaults and ours, whatever the process has set."""
+    """Draw with matplotlib's defaults and our settings, independent of the process's."""
     from matplotlib import style
 
     with _LOCK, warnings.catch_warnings(), style.context(["default", _OWN_SETTINGS]):
-        # The reader's fonts draw the text; the one it is measured with may lack a character.
+        # The reader's fonts draw the text; the font for measuring may lack a character.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield
 
@@ -214,7 +214,7 @@ def palette() -> tuple[dict[str, str], dict[str, str]]:
 
 
 def colour(name: str) -> str:
-    """Return a colour of the light scheme; an SVG has its name in place of it."""
+    """Return a colour of the light scheme, which an SVG replaces by its name."""
     return palette()[0][name]
 
 
@@ -224,14 +224,14 @@ def _variable(colour: str) -> str:
     return colour if name is None else f"var(--{name})"
 
 
-# ── matplotlib's SVG, made fit for a page ─────────────────────────────────────────────────────────
+# ── Adapt matplotlib's SVG to a page ──────────────────────────────────────────────────────────────
 
-#: Attributes that hold lengths, and numbers with more digits than a picture needs.
+#: Attributes with lengths, and numbers with too many digits.
 _LENGTHS = re.compile(r' (?:d|x|y|width|height|transform|viewBox)="[^"]*"')
 _LONG_NUMBER = re.compile(r"-?\d+\.\d\d+")
 _FONT = re.compile(r"(?P<style>italic)? ?(?P<weight>\d+|bold)? ?(?P<size>[\d.]+)px")
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-#: Styles that a page or the root sets once for all.
+#: Styles that a page or the root element sets globally.
 _INHERITED = {"font-family", "font-stretch", "font-variant", "stroke-linejoin", "stroke-miterlimit"}
 _HALO = "text{paint-order:stroke;stroke:var(--card);stroke-width:6px}"
 _FAMILY = 'system-ui,"Segoe UI",Roboto,"Helvetica Neue","Noto Sans",sans-serif'
@@ -240,7 +240,7 @@ _FAMILY = 'system-ui,"Segoe UI",Roboto,"Helvetica Neue","Noto Sans",sans-serif'
 def _svg(figure: Figure, id: str, title: str, words: str, *, alone: bool) -> str:
     """Return a figure as an ``svg`` element with a name and a description, and no ``style``.
 
-    ``alone`` brings the colours of both schemes along.
+    With ``alone``, the colours of both schemes are included.
     """
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
@@ -281,7 +281,7 @@ def _svg(figure: Figure, id: str, title: str, words: str, *, alone: bool) -> str
 
 
 def _attributes(style: str) -> str:
-    """Return a style as attributes: a page's policy refuses style attributes."""
+    """Convert a style to separate attributes, because a page's policy forbids style attributes."""
     attributes: dict[str, str] = {}
     for declaration in style.split(";"):
         name, _, value = (part.strip() for part in declaration.partition(":"))
@@ -295,24 +295,24 @@ def _attributes(style: str) -> str:
 
 
 def _short(number: re.Match[str]) -> str:
-    """Return a number with one decimal, which is a tenth of a pixel."""
+    """Round a number to one decimal, a tenth of a pixel."""
     return f"{float(number[0]):.1f}".removesuffix(".0")
 
 
 def _printable(text: str) -> str:
-    """Return a text that XML can hold."""
+    """Return a text without characters that XML forbids."""
     return _UNPRINTABLE.sub("�", text)
 
 
 def cut_text(text: str, room: float, size: float = TEXT) -> str:
-    """Return as much of a text as fits; the table of a chart has the whole."""
+    """Cut a text to fit; the table of a chart has the full text."""
     line = _printable(" ".join(text.split()))
     most = _most_characters(room, size)
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 
 def wrap_text(text: str, room: float, size: float, lines: int) -> list[str]:
-    """Return as much of a text as fits into that many lines."""
+    """Wrap a text to at most this many lines, and cut the rest."""
     most = _most_characters(room, size)
     return wrap(_printable(text), most, max_lines=lines, placeholder="…")
 
@@ -321,13 +321,14 @@ def _most_characters(room: float, size: float) -> int:
     return max(8, int(room / (_CHARACTER * size)))
 
 
-# ── Pieces that charts share ──────────────────────────────────────────────────────────────────────
+# ── Elements shared by charts
+# ──────────────────────────────────────────────────────────────────────
 
 
 def make_axes(
     width: float, height: float, legend: Legend = (), *, rows: int = 1, columns: int = 1
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with axes of about this height, row by row, and a legend below them."""
+    """Return a figure with rows of axes of about this height, and a legend below."""
     from matplotlib.figure import Figure
 
     most = max(16, int((width - 46) / (_CHARACTER * SMALL)))
@@ -356,7 +357,7 @@ def make_axes(
 
 
 def label_axes(axes: Axes, x: str, y: str = "") -> None:
-    """Write what the axes show: below, and above the vertical one, where it need not be turned."""
+    """Label the axes: x below, and y horizontally above the vertical axis."""
     look: TextLook = {"fontsize": SMALL, "color": colour("quiet")}
     axes.set_xlabel(_printable(x), **look)
     if y:
@@ -378,12 +379,12 @@ def set_percent_ticks(axis: Axis, first: int, last: int, step: int) -> None:
 
 
 def tag_mark(artist: Artist, kind: str, words: str = "") -> None:
-    """Name an artist that shows data; a pointer that rests on it in a page shows the words."""
+    """Tag an artist that shows data; in a page, its tooltip shows the words."""
     artist.set_gid(f"mark-{kind}" + (f"|{_printable(words)}" if words else ""))
 
 
 def write_text(axes: Axes, x: float, y: float, text: str, **look: Unpack[TextLook]) -> None:
-    """Write a text at a place of the axes."""
+    """Write a text at a position of the axes."""
     usual: TextLook = {"fontsize": SMALL, "color": colour("ink"), "va": "center"}
     axes.text(x, y, _printable(text), **usual | look)
 
@@ -403,7 +404,7 @@ def draw_vertical(axes: Axes, x: float, color: str, dash: Dash, up: float = 1.0)
 
 
 def name_line(axes: Axes, x: float, text: str, up: float, *, left: bool) -> None:
-    """Write what a vertical line is, at this share of the height, on its left or right."""
+    """Label a vertical line on its left or right, at this share of the height."""
     axes.annotate(
         _printable(text),
         (x, up),
@@ -419,20 +420,20 @@ def name_line(axes: Axes, x: float, text: str, up: float, *, left: bool) -> None
 
 
 def line_key(**look: Unpack[LineLook]) -> Line2D:
-    """Return the line of a legend that looks like this."""
+    """Return a legend line with this style."""
     from matplotlib.lines import Line2D
 
     return Line2D([], [], **look)
 
 
 def patch_key(**look: Unpack[BarLook]) -> Patch:
-    """Return the patch of a legend that looks like this."""
+    """Return a legend patch with this style."""
     from matplotlib.patches import Patch
 
     return Patch(**look)
 
 
 def bar_style(color: str, hatch: str = "") -> BarLook:
-    """Return how bars of one colour look, filled or hatched."""
+    """Return the style of bars of one colour, filled or hatched."""
     shade = colour(color)
     return {"fc": "none" if hatch else shade, "ec": shade, "hatch": hatch, "lw": 1.4}

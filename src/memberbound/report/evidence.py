@@ -1,9 +1,8 @@
-"""Evidence about a release in the formats of others.
+"""Evidence about a release in the formats of other tools and registries.
 
 The formats are those of the Hugging Face Hub (``model-index``), the OpenDP registry of deployments,
 CycloneDX 1.6, ACRO (shown to output checkers by the SACRO viewer), and a checklist of four
-standards.  Every statement is a fact of the certificate or of the study, or marked as to be
-filled in.
+standards.  Every statement is a fact from the certificate or the study, or marked for completion.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 #: Marks a statement that neither the certificate nor the study contains.
 _FILL = "[to fill in]"
-#: Kind of a released file → product of the registry; what is not here is a model.
+#: The registry's product for each kind of released file; other kinds are models.
 _PRODUCTS = {"vector": "Summary statistics", "synthetic table": "Synthetic data"}
 
 
@@ -144,9 +143,9 @@ _HIDDEN = str.maketrans({c: chr(0xE000 + i) for i, c in enumerate("<>&[]`")})
 
 
 def _front_matter(tree: object) -> str:
-    r"""Return YAML that is also harmless where a page shows it as Markdown or HTML.
+    r"""Return YAML that is also harmless if a page shows it as Markdown or HTML.
 
-    Such characters are written as YAML's own escapes: its readers see them unchanged.
+    Special characters are written as YAML escapes, so YAML readers see them unchanged.
 
     >>> print(_front_matter({"name": "<b>", "kind": "table"}), end="")
     name: "\x3Cb\x3E"
@@ -193,7 +192,7 @@ def model_card(published: Publication, stated: Mapping[str, str] | None = None) 
 def registry_entry(published: Publication, about: About) -> str:
     """Return an entry of the OpenDP registry of deployments, as YAML; a draft of tier 3.
 
-    Edge cases: a promise about a secret half is no differential privacy, and refused.
+    Edge cases: a guarantee about a secret half is not differential privacy, and is rejected.
     """
     file, game = _file_of(published, "dp-registry"), published.promise.game
     if game != "neighbour":
@@ -272,14 +271,14 @@ def _metrics(promise: Promise) -> list[dict[str, object]]:
     ]
 
 
-# ── What an output checker sees ───────────────────────────────────────────────────────────────────
+# ── Records for output checkers ───────────────────────────────────────────────────────────────────
 
 
 def sacro_record(case: Case) -> str:
-    """Return ``results.json`` as ACRO writes it, for the folder of the released file.
+    """Return ``results.json`` in ACRO's format, for the folder of the released file.
 
-    The status is ``review``, because a checker decides; it is ``fail`` where an attack on a given
-    model succeeded or a structural rule is broken.
+    The status is ``review``, because a checker decides, or ``fail`` if an attack on a given model
+    succeeded or a structural rule is broken.
     """
     given = None if case.report is None else case.report.given
     if case.file is None and given is None:
@@ -320,11 +319,11 @@ def sacro_record(case: Case) -> str:
     return _json(_fill_data("sacro.yaml.j2", record))
 
 
-# ── Which line answers which question ─────────────────────────────────────────────────────────────
+# ── Checklist of four standards ───────────────────────────────────────────────────────────────────
 
 
 def checklist(case: Case) -> str:
-    """Return which line of ours answers which question of four standards, and which it does not."""
+    """Return a checklist: the answers to the questions of four standards, and open questions."""
     promise, file = case.promise, case.file
     if promise is None:
         raise InputError(

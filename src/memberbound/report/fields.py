@@ -1,4 +1,4 @@
-"""Types and limits of the fields of a report: pydantic reads them, dataclasses ignore them."""
+"""Types and limits of a report's fields, which pydantic reads and dataclasses ignore."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CoreSchema = dict[str, object]
 
 
 class _Handler(Protocol):
-    """Pydantic's generator of schemas, as a limit on a field is passed it."""
+    """The interface of pydantic's schema generator that constraints use."""
 
     def __call__(self, source: object) -> CoreSchema: ...
 
@@ -45,7 +45,7 @@ Name = Annotated[str, Constraint(min_length=1)]
 Share = Annotated[float, Constraint(ge=0, le=1)]
 #: A share as the key of a mapping.
 ShareName = Annotated[str, Constraint(pattern="^[0-9.e-]+$")]
-#: Accuracy of a guesser who does at least as well as blind guessing.
+#: Accuracy at or above that of blind guessing.
 Right = Annotated[float, Constraint(ge=0.5, le=1)]
 Confidence = Annotated[float, Constraint(gt=0, le=1)]
 #: Gain over blind guessing.
@@ -58,7 +58,7 @@ Score = Annotated[float, Constraint(ge=-1e300, le=1)]
 LogLoss = Annotated[float, Constraint(ge=0, le=100)]
 Theorem = Annotated[str, Constraint(pattern=r"^[A-Z][A-Za-z0-9]*(-[A-Za-z0-9.]+)?$", max_length=40)]
 Shares = Annotated[tuple[Share, ...], Constraint(min_length=2)]
-#: A verb's own dictionary, as its command prints it with ``--json``.
+#: A verb's dictionary, as printed by ``--json``.
 Result = Annotated[
     Mapping[str, object],
     Keys(

@@ -1,4 +1,4 @@
-"""Markdown from untrusted texts: column names, labels, messages.
+"""Write Markdown from untrusted texts: column names, labels, messages.
 
 Characters with a meaning in Markdown, its tables, HTML or mathematics become numeric character
 references, which every renderer shows as the character itself and none reads as markup.

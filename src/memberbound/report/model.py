@@ -55,10 +55,10 @@ from memberbound.report.views import (
 
 #: Name and version of the format, stored under ``schema``.
 SCHEMA_ID: Final = "memberbound-report/4"
-#: A row's record, for a reader.
+#: Readable names of a row's record.
 RECORDS = {"worst": "most exposed record", "average": "average record"}
 
-#: Subject → its label, in the order of the report.
+#: Labels of the subjects, in the order of the report.
 LABELS: dict[Subject, str] = {
     "given": "The given model",
     "model": "Model trained as usual",
@@ -71,7 +71,7 @@ LABELS: dict[Subject, str] = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """The study in one sentence, and what to do."""
+    """The study in one sentence, with a recommendation."""
 
     level: Level
     sentence: Name
@@ -80,7 +80,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Question:
-    """Everything that the answer depends on, beside the data; ``study`` describes the options."""
+    """All inputs of a study besides the data; ``study`` describes the options."""
 
     target: Name
     learner: Name = "logistic"
@@ -102,11 +102,11 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """The table that was studied; no value of any row."""
+    """A description of the studied table, without values of any row."""
 
     name: str
     embedded: bool
-    #: Records that were studied: rows with a target, or persons.
+    #: Number of records studied: rows with a target, or persons.
     rows: Annotated[int, Constraint(ge=1, le=2**53 - 1)]
     columns: tuple[str, ...]
     roles: Mapping[str, Role]
@@ -125,8 +125,8 @@ class Data:
 class SandwichRow:
     """Attack success on a record of a subject, in one game.
 
-    ``accuracy_upper`` is certified, ``accuracy_lower`` reached by an attack that was tried;
-    ``accuracy_estimate`` is neither.
+    ``accuracy_upper`` is certified, ``accuracy_lower`` is a lower bound on an attack that was
+    tried, and ``accuracy_estimate`` is neither.
     """
 
     subject: Subject
@@ -141,26 +141,26 @@ class SandwichRow:
 
     @property
     def most(self) -> Mark:
-        """The ceiling for a reader; without one nothing is proved."""
+        """The ceiling for display, or a mark that nothing is proved."""
         return marked(self.accuracy_upper, "certificate")
 
     @property
     def observed(self) -> float | None:
         """The estimate, if it is informative.
 
-        For the single best-guessed record a few models give a high number by chance, so the
-        estimate counts only if a floor proves a leak.
+        For the most exposed record, few models give a high estimate by chance, so it is shown only
+        if a floor proves a leak.
         """
         return self.accuracy_estimate if self.record == "average" or self.beaten else None
 
     @property
     def seen(self) -> Mark | None:
-        """The estimate for a reader, if it is informative."""
+        """The estimate for display, if it is informative."""
         return None if self.observed is None else marked(self.observed, "estimate")
 
     @property
     def least(self) -> Mark | None:
-        """The floor for a reader, if there is one."""
+        """The floor for display, if there is one."""
         lower = self.accuracy_lower
         return None if lower is None else marked(lower, "audit", blind=self.blind)
 
@@ -204,7 +204,7 @@ class ExposureHistogram:
 
 @dataclass(frozen=True, kw_only=True)
 class Remedy:
-    """Something that could be done: what is certified of it, and what it costs."""
+    """A remedy, with its certified bounds and its costs."""
 
     id: RemedyId
     label: Name
@@ -220,7 +220,7 @@ class Remedy:
     score_spread_estimate: Annotated[float, Constraint(ge=0)] | None = None
     loss_estimate: float | None = None
     above_chance: bool | None = None
-    #: In what models are worse than a constant, as a clause.
+    #: How models are worse than a constant, as a clause.
     shortcoming: str | None = None
     auc_estimate: Share | None = None
     log_loss_estimate: LogLoss | None = None
@@ -236,13 +236,13 @@ class Remedy:
 
     @property
     def before(self) -> Mark | None:
-        """The score of the model as it is, an estimate, if that is known."""
+        """The estimated score of the unchanged model, if known."""
         value = self.score_before_estimate
         return None if value is None else score_mark(value)
 
     @property
     def after(self) -> Mark | None:
-        """The score with the remedy, an estimate, if that is known."""
+        """The estimated score with the remedy, if known."""
         value, spread = self.score_after_estimate, self.score_spread_estimate
         if value is None or spread is None:
             return None if value is None else score_mark(value)
@@ -259,25 +259,25 @@ class Remedy:
 
 
 def score_mark(value: float) -> Mark:
-    """Return a model's score for a reader, an estimate."""
+    """Format a model's score, an estimate."""
     small = abs(value) < 10
     shown = decimals(value, "estimate", 3) if small else significant(value, "estimate", 4)
     return Mark("estimate", f"≈ {shown}")
 
 
 def blind_guess(value: float) -> Mark:
-    """Return how often a blind guess is right: known exactly, and rounded as bounds beside it."""
+    """Format the success rate of blind guessing, rounded like the bounds next to it."""
     return Mark("given", percent(value, "upper"))
 
 
 def allowed_success(blind: float, eta: float) -> Mark:
-    """Return the success rate that a study allows above blind guessing."""
+    """Format the success rate that a study allows."""
     return Mark("given", allowed(blind, eta))
 
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One step of the study: how it ended, and what its verb answered."""
+    """A step of the study: its state, and its verb's answer."""
 
     id: StepId
     title: Name
@@ -290,7 +290,7 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class UsedTheorem:
-    """A theorem that a step used; ``memberbound theorems`` has the rest."""
+    """A theorem that a step used; ``memberbound theorems`` shows details."""
 
     id: Theorem
     title: Name
@@ -300,7 +300,7 @@ class UsedTheorem:
 
 @dataclass(frozen=True)
 class Run:
-    """When the study was run, how long it took, and the chosen options."""
+    """The time and duration of the study, and the chosen options."""
 
     started: Annotated[
         str, Constraint(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}[+-][0-9]{2}:[0-9]{2}$")
@@ -342,7 +342,7 @@ class Report:
     audience: Literal["owner"] = "owner"
 
     def _view(self, step: StepId, kind: type[V]) -> V | None:
-        """Return a step's answer as a typed view, None if the step gave no answer."""
+        """Return a step's answer as a typed view, or None if it has none."""
         result = next((each.result for each in self.steps if each.id == step), None)
         return None if result is None else parse_as(kind, result, step)
 
@@ -383,7 +383,7 @@ class Report:
         return next((remedy for remedy in self.remedies if remedy.recommended), None)
 
     def is_default(self, option: str) -> bool:
-        """Return whether an option was not chosen, so that its value is only an example."""
+        """Return whether an option has its default value, which is only an example."""
         return option not in self.run.chosen
 
     def row_of(self, subject: str, record: str) -> SandwichRow | None:
@@ -401,18 +401,18 @@ class Report:
         return [step for step in self.steps if step.state in states]
 
     def blind_in(self, game: str | None) -> float:
-        """Return how often a blind guess is right in a game of the report."""
+        """Return the success rate of blind guessing in a game of the report."""
         return max((row.blind for row in self.sandwich if row.game == game), default=0.5)
 
     @property
     def limit(self) -> tuple[float, Mark]:
-        """The success rate that the study allows: one for all pages, that of the remedy's game."""
+        """The allowed success rate, in the remedy's game; the same on all pages."""
         best, eta = self.recommended, self.question.eta
         blind = self.blind_in(self.game if best is None else best.game)
         return blind + eta, allowed_success(blind, eta)
 
     def to_dict(self) -> dict[str, object]:
-        """Return what ``report.json`` holds."""
+        """Return the content of ``report.json``."""
         content: dict[str, object] = json.loads(self.to_json())
         return content
 
@@ -441,10 +441,10 @@ def document() -> dict[str, object]:
 
 
 def parse_report(report: object) -> Report:
-    """Return a report from the dictionary that ``report.json`` holds, or refuse anything else.
+    """Parse the dictionary of a ``report.json``; reject anything else.
 
     Raises:
-        InputError: the first thing that is wrong: where, and what.
+        InputError: states the first problem and its path.
     """
     if not isinstance(report, Mapping):
         raise InputError(f"report must be a JSON object, got {shorten(report)}.")
@@ -463,7 +463,7 @@ def parse_report(report: object) -> Report:
 
 
 def read(path: str | os.PathLike[str]) -> Report:
-    """Return the report in a file, checked.
+    """Read and check the report in a file.
 
     Raises:
         InputError: there is no such file, it is not JSON, or not a report of this format.

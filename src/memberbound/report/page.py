@@ -1,7 +1,7 @@
-"""``report.html``: the content of ``report.json`` as one page that needs nothing else.
+"""Render ``report.html``, a self-contained page with the content of ``report.json``.
 
-A pure function: the same report gives the same page, without a clock and without a network.  Data
-reach the page as escaped text, or as JSON that the page's own script reads; never as markup.
+Rendering is a pure function: equal reports give equal pages, without a clock or network.  Data
+enter the page as escaped text, or as JSON for the page's own script, and never as markup.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 def render(
     report: Report, nonce: str | None = None, *, stated: Mapping[str, str] | None = None
 ) -> str:
-    """Return the page of a report.
+    """Render the page of a report.
 
     The page has one script and one style, both inline, and a Content-Security-Policy of its own
-    that allows exactly these two, by their hashes; ``nonce`` is put on both, for a server that
-    sends a policy as well.  Without scripts everything is there.
+    that allows only these two, by their hashes; both carry ``nonce``, for a server that sends a
+    policy as well.  Without scripts, the page still has all content.
 
     Args:
         report: the content of ``report.json``.
@@ -82,16 +82,16 @@ def render(
 
 
 def fill_page(template: str, style: str, script: str = "", **content: object) -> str:
-    """Return an HTML template with its content, and a policy that allows these two texts only."""
+    """Fill an HTML template, with a policy that allows only this style and script."""
     policy = _policy(style, script)
     filled = environment().get_template(template)
     page = filled.render(style=style, script=script, policy=policy, words=words(), **content)
-    # A lone surrogate (from a damaged file) cannot be written; it becomes a question mark.
+    # A lone surrogate (from a damaged file) cannot be written, so it becomes a question mark.
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
 def _assumptions(report: Report) -> list[str]:
-    """Return the assumptions in plain words, of the steps that gave an answer."""
+    """Return the assumptions of all answered steps, in plain words."""
     steps = [step.id for step in report.steps_in("done")]
     return list(dict.fromkeys(text for step in steps for text in words()["assumed"][step]))
 
@@ -106,7 +106,7 @@ def _promise(blind: float, eta: float) -> str:
 
 
 def _people(report: Report) -> list[tuple[str, int, int, Kind, str]]:
-    """Return how many of 100 guesses are right: about the model as it is, and with the remedy.
+    """Return the number of right guesses out of 100, without and with the remedy.
 
     Each entry is (title, right guesses, right blind guesses, kind, text), for a picture that needs
     no percentages.
@@ -136,7 +136,7 @@ def _headline(report: Report) -> list[tuple[str, Mark | None, str]]:
     best, eta = report.recommended, report.question.eta
     blind = report.blind_in(report.game if best is None else best.game)
     default, whom = report.is_default("eta"), words()["whom"]
-    whose = "memberbound's default, which nobody chose" if default else "chosen by you"
+    whose = "memberbound's default, not chosen by you" if default else "chosen by you"
     text = f"for {whom}: {_promise(blind, eta)}; {whose}"
     shown: list[tuple[str, Mark | None, str]] = [("Limit of this study", report.limit[1], text)]
     if best is None:
@@ -185,7 +185,7 @@ def _given_rows(answer: GivenView | None) -> dict[str, Sequence[tuple[str | Mark
 
 
 def _count_exposed(report: Report) -> dict[str, object] | None:
-    """Return how many records are above the limit, by chance alone, and shown to be exposed."""
+    """Return the numbers of records above the limit: observed, by chance, and proved exposed."""
     if report.exposure is None or report.audit is None:
         return None
     records = report.audit.records
@@ -236,7 +236,7 @@ def _recipe(report: Report) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """Return a policy under which nothing runs, and nothing is loaded, but these two texts."""
+    """Return a policy that allows this style and script only, and no loading."""
 
     def hash_source(text: str) -> str:
         digest = hashlib.sha256(f"\n{text}\n".encode()).digest()

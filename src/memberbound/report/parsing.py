@@ -1,4 +1,4 @@
-"""Parse JSON into dataclasses, and name the first problem and its path."""
+"""Parse JSON into dataclasses, and report the first problem with its path."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def adapter(kind: type[T]) -> TypeAdapter[T]:
 
 
 def parse_as(kind: type[T], value: object, name: str) -> T:
-    """Return JSON-ready fields as an object of a dataclass.
+    """Convert JSON-ready fields to an object of a dataclass.
 
     Raises:
-        InputError: the first thing that is wrong, and where below ``name``.
+        InputError: states the first problem and its path below ``name``.
     """
     from pydantic import ValidationError
 
     try:
-        # Through its text, since JSON has no tuples.
+        # Convert through JSON text, because JSON has no tuples.
         text = json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8")
-        # A class can be hashed, whatever mypy thinks of its objects.
+        # Classes are hashable, which mypy does not know.
         typed: T = adapter(kind).validate_json(text, strict=True)  # type: ignore[arg-type]
     except UnicodeEncodeError:
         raise InputError(f"{name} must be text in UTF-8, got half of a surrogate pair.") from None

@@ -1,4 +1,4 @@
-"""Public statements about a release, and the case file for the people who decide about it.
+"""Public statements about a release, and the case file for decision makers.
 
 Study results are computed from the raw rows, outside any privacy budget, so scores, floors,
 ceilings of the table and recommendations are for the owner
@@ -50,20 +50,20 @@ class Promise:
     accuracy_upper: Right
     confidence: Confidence
     theorems: tuple[str, ...] = ()
-    #: False positive rate → bound on the true positive rate, if the certificate has a curve.
+    #: Bounds on the true positive rate by false positive rate, if the certificate has a curve.
     tpr_upper: Mapping[ShareName, Share] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleasedFile:
-    """The file that is released, as the certificate beside it describes it."""
+    """A released file, as described by its certificate."""
 
     name: Name
     sha256: Annotated[str, Constraint(pattern="^[0-9a-f]{64}$")]
     kind: Name
     method: Name
     noisy: bool = False
-    #: The column that identifies persons, None if every row is a record.
+    #: The column that identifies persons, or None if every row is a record.
     unit: str | None = None
     #: False if the noise comes from a seed.
     secure: bool
@@ -79,7 +79,7 @@ class ReleasedFile:
 class Publication:
     """The public facts, ``of_study`` or ``of_release``.
 
-    ``name`` is that of the table or of the released file; what was not declared is None.
+    ``name`` is that of the table or of the released file; undeclared facts are None.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Publication:
     promise: Promise
     assumptions: tuple[str, ...]
     file: ReleasedFile | None = None
-    #: The column that identifies persons, where there is no file that names it.
+    #: The column that identifies persons, if no file names it.
     unit: str | None = None
 
     @property
@@ -116,11 +116,11 @@ class Publication:
 
         Guarantee: two reports of the same question about tables with equally many records (rows,
         or persons), with or without a target, and the same columns give equal publications; the
-        study's numbers, steps, verdict and choices are not looked at.
-        Edge cases: reports of earlier versions do not have that number, and it is left out.
+        study's numbers, steps, verdict and choices are not used.
+        Edge cases: reports of earlier versions lack that number, and it is left out.
         """
         asked, data = report.question, report.data
-        # The number of columns is public; which of them look like identifiers is not.
+        # The number of columns is public; whether they look like identifiers is not.
         columns = {*data.columns, *data.left_out} - {data.target}
         return cls(
             name=data.name,
@@ -191,13 +191,13 @@ def _select(source: Mapping[str, object], *keys: str) -> dict[str, object]:
 
 
 def kind_in_words(file: ReleasedFile) -> str:
-    """Return what kind of file was released, for a reader."""
+    """Describe the kind of a released file."""
     kind: str = words()["kinds"].get(file.kind, file.kind)
     return kind
 
 
 def unit_in_words(file: ReleasedFile) -> str:
-    """Return the unit of privacy, for a reader."""
+    """Describe the unit of privacy."""
     return "one row" if file.unit is None else f"one value of the column {file.unit!r}"
 
 
@@ -262,10 +262,11 @@ class About:
         return max(texts.items(), key=lambda item: len(item[1]))
 
 
-# ── What is decided ───────────────────────────────────────────────────────────────────────────────
+# ── The case to decide
+# ───────────────────────────────────────────────────────────────────────────────
 
-#: Remedy → kind of the file that it makes, where no certificate lies beside that file.  More rows
-#: make none: what is trained on them needs a study of them.
+#: Kind of file that each remedy produces, for files without a certificate.  More rows produce no
+#: file: a model trained on them needs its own study.
 _UNCERTIFIED = {"nothing": "model", "coarser": "coarser table"}
 #: Keys of :class:`About` that public documents may show.
 _PUBLIC = ("purpose", "controller", "region", "publication_date")
@@ -279,14 +280,14 @@ class Case:
     report: Report | None = None
     about: About = field(default_factory=About)
     file: ReleasedFile | None = None
-    #: The certificate of the release, as it lies beside the file.
+    #: The certificate of the release.
     certificate: Mapping[str, object] | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, report: object, release: object = None, about: object = None) -> Case:
-        """Return a release by its certificate, a study, or a study and the file that it led to.
+        """Build a case from a certificate, from a study, or from a study and a released file.
 
-        A certificate is refused where its file was changed or exchanged.
+        A certificate is rejected if its file was changed or exchanged.
         """
         stated = About.read(about)  # type: ignore[arg-type]  # a path
         if isinstance(report, (str, os.PathLike)) and str(report).endswith(_CERTIFICATE):
@@ -330,7 +331,7 @@ class Case:
 
     @property
     def promise(self) -> Promise | None:
-        """The promise of the certificate, else of the recommended remedy."""
+        """The guarantee of the certificate, or else of the recommended remedy."""
         if self.release is not None:
             return self.release.promise
         best = None if self.report is None else self.report.recommended
@@ -346,7 +347,7 @@ class Case:
 
     @property
     def published(self) -> Publication:
-        """The public facts: those of the certificate, else those of the study's settings."""
+        """The public facts of the certificate, or else of the study's settings."""
         return self.release or Publication.of_study(self.studied)
 
     @property
@@ -364,7 +365,7 @@ class Case:
         return self.published if public else self.studied
 
     def statements(self, *, public: bool = False) -> dict[str, str]:
-        """Return the file's digest and what people added, for lists of settings.
+        """Return the file's digest and the decision makers' statements, for lists of settings.
 
         The public list leaves out the reasons of the decision, and costs measured on the rows.
         """
@@ -378,7 +379,7 @@ class Case:
 
     @property
     def source(self) -> Report | Publication:
-        """The certificate, else the study."""
+        """The certificate, or else the study."""
         return self.release or self.studied
 
     @property
@@ -389,12 +390,12 @@ class Case:
 
     @property
     def subject(self) -> str:
-        """The file, by its name."""
+        """The name of the file."""
         return "the file" if self.file is None else self.file.name
 
     @property
     def remedy(self) -> Remedy | None:
-        """The remedy of the study that the file carries out."""
+        """The remedy of the study that the file implements."""
         report, release = self.report, self.release
         if report is None or release is None or release.file is None:
             return None if report is None else report.recommended
@@ -412,7 +413,7 @@ class Case:
 
 
 def _release_assumptions(unit: str | None) -> tuple[str, ...]:
-    """Return what a release of all rows rests on, of rows or of persons."""
+    """Return the assumptions of a release of all rows, for rows or persons."""
     record, *others = words()["assumed"]["protect-every"]
     if unit is not None:
         record = words()["release-of-persons"].format(unit=unit)
@@ -430,13 +431,13 @@ def load_report(report: object) -> Report:
     """Return a checked report, from a file, a dictionary or a study."""
     if isinstance(report, (str, os.PathLike)):
         return read(report)
-    # A study keeps its report; the class itself belongs to a stage above this one.
+    # A study has its report; its class belongs to a stage above this one.
     content = getattr(report, "report", report)
     if isinstance(content, Report):
         return content
     if isinstance(content, Mapping):
         return parse_report(content)
     raise InputError(
-        "report must be a file, the dictionary that it holds, or what study returned, got "
+        "report must be a file, its dictionary, or the result of study, got "
         f"{type(report).__name__}."
     )

@@ -1,4 +1,4 @@
-"""The sandwich: certified ceiling, estimate and measured floor on one axis."""
+"""The sandwich chart: certified ceiling, estimate and measured floor on one axis."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ _SPANS: dict[str, BarLook] = {
     "reached": {"fc": colour("measured"), "alpha": 0.85, "lw": 0},
     "open": {"fc": "none", "ec": colour("stripe"), "hatch": "///", "lw": 0},
 }
-#: Kind of a number → style of its marker.
+#: Style of the marker for each kind of number.
 _MARKERS: dict[str, LineLook] = {
     "ceiling": {"color": colour("certified"), "mec": colour("card"), "marker": "s", "ms": 11},
     "floor": {"color": colour("measured"), "mec": colour("card"), "marker": ">", "ms": 11},
     "estimate": {"mec": colour("estimated"), "mew": 2.4, "mfc": "none", "marker": "o", "ms": 9},
 }
-#: Kind of a number → the span that it ends, and its line of the legend.
+#: The span that each kind of number ends, and its legend text.
 _KEYS = {
     "ceiling": ("band", "≤ certified ceiling: proved, nobody is right more often"),
     "floor": ("reached", "≥ measured floor: an attack is right at least this often"),
@@ -58,7 +58,7 @@ _KEYS = {
 
 
 def sandwich_chart(report: Report, record: str) -> Chart | None:
-    """Return the sandwich of the average or of the most exposed record; nothing without a row."""
+    """Return the sandwich of the average or the most exposed record, or None without rows."""
     rows = [row for row in report.sandwich if row.record == record]
     if not rows:
         return None
@@ -72,7 +72,7 @@ def sandwich_chart(report: Report, record: str) -> Chart | None:
 def sandwich_of(
     names: tuple[str, str, str], rows: Sequence[SandwichRow], lines: Sequence[tuple[float, str]]
 ) -> Chart:
-    """Return rows of spans; ``names`` are id, title and alt, ``lines`` go up with their names."""
+    """Return a chart of spans; ``names`` are id, title and alt, ``lines`` named vertical lines."""
     numbers = [(r.blind, r.accuracy_upper, r.accuracy_estimate, r.accuracy_lower) for r in rows]
     low = min(0.5, *(number for four in numbers for number in four if number is not None))
 
@@ -90,7 +90,7 @@ def sandwich_of(
             numbers = f"{_shown_numbers(row)}  ·  {ATTACKERS[row.game]}"
             for line, text in enumerate(wrap_text(numbers, room, SMALL, lines=2)):
                 write_text(axes, low, -index - 0.71 - 0.18 * line, text)
-        # One name above the other: two lines may be close.
+        # Stack the names, because lines may be close.
         for index, (x, text) in enumerate(lines):
             up = 1 + (9 + 18 * (len(lines) - 1 - index)) / height
             draw_vertical(axes, x, *(("quiet", DOTTED), ("ink", DASHED))[index], up=up)
@@ -109,7 +109,7 @@ def sandwich_of(
 
 
 def _points_of(row: SandwichRow) -> list[tuple[str, float, str]]:
-    """Return the kind, the place and the words of every number that a row shows."""
+    """Return kind, position and text of every number that a row shows."""
     points = []
     if row.accuracy_upper is not None and not vacuous(row.accuracy_upper):
         points.append(("ceiling", row.accuracy_upper, f"certified {row.most}"))
@@ -126,7 +126,7 @@ def _sandwich_legend(rows: Sequence[SandwichRow]) -> Legend:
     for kind, (span, text) in _KEYS.items():
         if kind in shown:
             marker = line_key(**(_MARKERS[kind] | {"ls": ""}))
-            if span:  # two handles, one over the other, which the stubs lack
+            if span:  # a pair of handles, which the type stubs lack
                 both = cast("Artist", (patch_key(**_SPANS[span]), marker))
             legend.append((both if span else marker, text))
     if any(vacuous(row.accuracy_upper) for row in rows):
@@ -135,7 +135,7 @@ def _sandwich_legend(rows: Sequence[SandwichRow]) -> Legend:
 
 
 def _draw_row(axes: Axes, row: SandwichRow, y: float) -> None:
-    """Draw the span in which the truth lies, closed by a certificate or open, and its numbers."""
+    """Draw the span that contains the truth, open or closed by a certificate, and its numbers."""
     start = max(row.blind, row.accuracy_lower or row.blind)
     upper = row.accuracy_upper
     spans = [("open", start, 1.0)]
@@ -152,7 +152,7 @@ def _draw_row(axes: Axes, row: SandwichRow, y: float) -> None:
 
 
 def _shown_numbers(row: SandwichRow) -> str:
-    """Return the numbers of a row, each with the sign of its kind."""
+    """Format the numbers of a row, each with the sign of its kind."""
     parts = [row.least if row.beaten else None, row.seen]
     proved = row.most.kind == "certificate"
     parts.append(row.most if proved else Mark("unproved", NO_GUARANTEE))

@@ -1,6 +1,6 @@
-"""Typed views of the verbs' answers: the parts that a report shows.
+"""Typed views of the parts of answers that a report shows.
 
-A step keeps its verb's dictionary as ``report.json`` holds it.
+A step stores its verb's dictionary, as in ``report.json``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class AnswerGrounds(StepView):
 
 @dataclass(frozen=True)
 class Reached(StepView):
-    """An advantage that an attack reached."""
+    """The measured advantage of an attack."""
 
     estimate: float
     lower: float | None
@@ -56,7 +56,7 @@ class OutputFact(StepView):
 
 @dataclass(frozen=True)
 class SameLaw(StepView):
-    """Whether members and non-members come from one law, in a sentence."""
+    """The test of members and non-members for one distribution, as a sentence."""
 
     sentence: str
 
@@ -89,7 +89,7 @@ class GivenView(StepView):
     def access_floors(self) -> list[AccessFloor]:
         """Return the success of the best attack for each kind of access.
 
-        All floors hold together; there is none where members and non-members are not comparable.
+        All floors hold together; there are none if members and non-members are not comparable.
         """
         floors = []
         for access, best in self.by_access.items():
@@ -102,7 +102,7 @@ class GivenView(StepView):
 
 @dataclass(frozen=True)
 class AttackedRecord(StepView):
-    """A record that attacks do well on; ``proved`` if its floor exceeds blind guessing."""
+    """A record with high attack success; ``proved`` if its floor exceeds blind guessing."""
 
     record: object
     estimate: float

@@ -29,7 +29,7 @@ from memberbound.quantities import NO_LEAK, confident, percent
 #: False-positive rates at which the TPR is reported if there are enough non-members.
 RATES = (0.1, 0.01, 0.001)
 #: Appended to the description of an attack if no number can be checked against a limit.
-NOT_COMPARABLE = ", on members and non-members that already differ in their columns"
+NOT_COMPARABLE = ", on members and non-members that differ already in their columns"
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

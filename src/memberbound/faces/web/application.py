@@ -65,7 +65,7 @@ class Server:
             await asyncio.to_thread(self._private.remove)
 
 
-# ── The endpoints: each is a thin face of a verb of the contract ──────────────────────────────────
+# ── Endpoints, each a thin wrapper of a verb ──────────────────────────────────────────────────────
 
 _VERBS = ("explain", *JOBS)
 _REFUSED = "Refused, with one sentence on the correct input."
@@ -107,7 +107,7 @@ async def verbs() -> Fields:
 
 @router.post("/explain")
 async def explain(state: ServerState, request: Request, options: ExplainOptions) -> Fields:
-    """Say what a DP guarantee means for membership, or find the parameter a promise allows.
+    """Translate a DP guarantee into attack success, or find the parameters for a target.
 
     The answer is the dictionary of the contract, exactly as ``--json`` prints it.
     """
@@ -121,7 +121,7 @@ async def explain_page(
     options: ExplainOptions,
     scale: Literal["linear", "log"] = "linear",
 ) -> Fields:
-    """Return an explanation as a job's answer: result, summary, charts, the same elsewhere."""
+    """Return an explanation in the form of a job's answer: result, summary, charts, commands."""
     arguments = options.arguments()
     shown = await state.ask(request, "explain page", {"options": arguments, "scale": scale})
     return shown | equivalent(verb_named("explain"), None, arguments)
@@ -147,9 +147,9 @@ async def upload(
     ] = "",
     sheet: Annotated[str, Query(max_length=100, description="Of an Excel file.")] = "",
 ) -> Fields:
-    """Keep a table (.csv, .parquet, .arrow, .xlsx, .dta, .sav, …) while the server lives.
+    """Store a table (.csv, .parquet, .arrow, .xlsx, .dta, .sav, …) until the server stops.
 
-    Or a model for ``audit`` (.skops, .onnx), of a kind that runs nothing when it is read.
+    Also stores a model for ``audit`` (.skops, .onnx), in formats that run no code when read.
     """
     try:
         left = _disconnection(request)
@@ -161,7 +161,7 @@ async def upload(
 
 @router.get("/files/{file}")
 async def uploaded(state: ServerState, file: Id) -> Fields:
-    """Return what is known about an upload."""
+    """Return an upload's name, rows and columns."""
     return state.uploads[file].to_dict()
 
 
@@ -173,26 +173,26 @@ async def forget_file(state: ServerState, file: Id) -> None:
 
 @router.post("/jobs", status_code=202)
 async def start(state: ServerState, job: Annotated[JobRequest, Body()]) -> Fields:
-    """Start long work; its state and its result are at ``/api/jobs/{job}``."""
+    """Start a job; its state and its result are at ``/api/jobs/{job}``."""
     table = None if job.file is None else state.uploads[job.file]
     return {"job": state.jobs.add(job.verb, table, job.options, state.uploads).id}
 
 
 @router.get("/jobs")
 async def jobs(state: ServerState) -> Fields:
-    """Return all jobs that are kept, without their results."""
+    """Return all stored jobs, without their results."""
     return {"jobs": [job.to_dict(whole=False) for job in state.jobs]}
 
 
 @router.get("/jobs/{job}")
 async def job_state(state: ServerState, job: Id) -> Response:
-    """Return a job: ``result`` is exactly the dictionary of the contract."""
+    """Return a job; ``result`` is exactly the dictionary of the contract."""
     return JSONResponse(state.jobs[job].to_dict())
 
 
 @router.delete("/jobs/{job}")
 async def cancel(state: ServerState, job: Id) -> Response:
-    """Cancel a job and free its files; a job that has ended is forgotten."""
+    """Cancel a job and free its files; a finished job is deleted."""
     return JSONResponse((await state.jobs.cancel(job)).to_dict())
 
 
@@ -209,7 +209,7 @@ async def download(
 async def open_report(
     state: ServerState, request: Request, report: Annotated[dict[str, object], Body()]
 ) -> Fields:
-    """Check a ``report.json`` and keep it as a page."""
+    """Check a ``report.json`` and store it as a page."""
     rendered = await state.ask(request, "report", report)
     view = secrets.token_urlsafe(16)
     state.views[view] = str(rendered["page"]), str(rendered["scripts"])
@@ -220,7 +220,7 @@ async def open_report(
 
 @router.get("/views/{view}", response_class=HTMLResponse)
 async def view(state: ServerState, view: Id) -> Response:
-    """Return a report as a page, without network and without an origin."""
+    """Return a report as a page without network access and origin."""
     if view not in state.views:
         raise RefusedError(404, "view must be one that is still kept, got another.")
     page, scripts = state.views[view]
@@ -229,7 +229,7 @@ async def view(state: ServerState, view: Id) -> Response:
 
 # ── The files of the pages ────────────────────────────────────────────────────────────────────────
 
-# Windows takes the types of files from its registry, which may call scripts plain text.
+# Windows reads file types from its registry, which may map scripts to plain text.
 mimetypes.add_type("text/javascript", ".js")
 
 
@@ -248,7 +248,7 @@ _ABOUT = (
     "The verbs of memberbound over HTTP, with the same dictionaries as `memberbound VERB --json`. "
     'A refused request is answered with {"error": sentence}.'
 )
-#: A full or write-protected disk, a quota or a file limit: not a fault of the server.
+#: System errors of a full or write-protected disk, a quota or a file limit.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _SENTENCES = {
     404: "there is nothing at this address.",
@@ -321,7 +321,7 @@ async def _error(request: Request, problem: Exception) -> Response:
             status = problem.status_code
             sentence = _SENTENCES.get(status, str(problem.detail))
         case OSError(errno=number) if number in _NO_ROOM:
-            status, sentence = 413, f"the server has no room to keep this: {problem.strerror}."
+            status, sentence = 413, f"the server has no space to store this: {problem.strerror}."
         case _:
             raise problem
     return refusal(status, " ".join(sentence.split()))

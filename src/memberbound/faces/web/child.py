@@ -1,7 +1,7 @@
-"""The child process of a job or a question: one JSON request in, one JSON answer out.
+"""The child process of a job or a question, which reads and writes JSON.
 
-Work runs outside the server so that it can be cancelled, so that the operating system limits its
-memory and files, and so that a file that crashes a parser affects nothing else.
+Work runs outside the server so that it can be cancelled, the operating system can limit its memory
+and files, and a file that crashes a parser affects nothing else.
 
 * in: ``{"verb", "options"}``; work with files also has ``{"folder", "table", "names"}``;
 * out: ``{"progress": {"done", "total", "label"}}``, then ``{"answer"}`` or ``{"error"}``.
@@ -225,7 +225,7 @@ def respond(request: Request, events: Events, tracebacks: Path | None = None) ->
 def sentence_of(problem: BaseException, request: Request, tracebacks: Path | None = None) -> str:
     """Return an error as one sentence, with the user's file names."""
     if is_memory_error(problem) or isinstance(problem, RecursionError):
-        text = "This needs more memory than it may use here: ask for less, or for fewer rows."
+        text = "This needs more memory than it may use here: take fewer rows or smaller settings."
     else:
         # The text of an unexpected error may quote a record, so it stays on the server.
         text = " ".join(ending(problem, tracebacks)[0].split())
@@ -255,8 +255,7 @@ def limit_resources(memory: int, disk: int) -> None:
     except ImportError:  # unavailable on this system: the time limit remains
         return
     for kind, most in (
-        # Limit private memory in use; reserved address space, which the engines take plenty of,
-        # does not count.
+        # Limit private memory in use, not reserved address space, of which the engines use plenty.
         (resource.RLIMIT_DATA, memory),
         (resource.RLIMIT_FSIZE, disk),
         (resource.RLIMIT_CORE, 0),

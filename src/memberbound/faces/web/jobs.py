@@ -33,7 +33,7 @@ class Job:
     verb: str
     folder: Path
     request: Request
-    #: The same question as a command and in Python.
+    #: The equivalent command and Python call.
     equivalents: dict[str, str]
     #: The user's name of the table; None without a table.
     data: str | None = None

@@ -1,6 +1,6 @@
 """Labels of arguments on the pages: words for people instead of the names of parameters."""
 
-#: Argument → its label; an argument of the same name means the same in every verb.
+#: The label of each argument; equal names mean the same in all verbs.
 LABELS = {
     "after": "Later report",
     "attacks": "Attacks",
@@ -78,5 +78,5 @@ LABELS = {
 
 
 def label(name: str) -> str:
-    """Return the label of an argument: its name in words where no other is stated."""
+    """Return the label of an argument; by default its name in words."""
     return LABELS.get(name, name.replace("_", " ").capitalize())

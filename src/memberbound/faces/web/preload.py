@@ -19,7 +19,7 @@ _QUIET = {
     "MIMALLOC_ARENA_EAGER_COMMIT": "0",
 }
 _LIBRARIES = (
-    *("lzma", "sqlite3", "zlib"),  # modules of C: a job may lack the memory to load them
+    *("lzma", "sqlite3", "zlib"),  # C modules, which a job may lack the memory to load
     *("pandas", "pyarrow.dataset", "duckdb", "ibis.backends.duckdb", "scipy.special"),
     *("sklearn.ensemble", "sklearn.linear_model", "sklearn.neighbors", "sklearn.neural_network"),
     *("sklearn.pipeline", "sklearn.tree", "matplotlib.style", "matplotlib.backends.backend_svg"),
@@ -45,7 +45,7 @@ with warnings.catch_warnings():
 for name in _QUIET.keys() - before.keys():
     del os.environ[name]
 os.environ.update(before)
-# Exit immediately when the server is gone: libraries would print about leaked resources.
+# Exit immediately when the server is gone, before libraries print about leaked resources.
 atexit.register(os._exit, 0)
 # A later garbage collection would write to these pages and end their sharing.
 gc.collect()

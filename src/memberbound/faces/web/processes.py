@@ -1,4 +1,4 @@
-"""Requests to child processes: one request, one answer, nothing left behind.
+"""Send requests to child processes, one process per request.
 
 Loading the libraries takes longer than most questions, so on Linux the fork server of
 ``multiprocessing`` loads them once (:mod:`memberbound.faces.web.preload`) and forks a child per
@@ -80,8 +80,8 @@ async def perform(
     ``progress`` is called from another thread.
 
     Raises:
-        InputError: what the verb refused, as one sentence.
-        EndedError: the process died, or the time was up.
+        InputError: the verb rejected the input.
+        EndedError: the process died or exceeded its time limit.
     """
     context = _context()
     ours, theirs = context.Pipe()
@@ -114,7 +114,7 @@ async def perform(
             return await asyncio.shield(work)
     except TimeoutError:
         raise EndedError(
-            f"This was stopped after {seconds:g} seconds, which is the longest it may take here. "
+            f"This was stopped after {seconds:g} seconds, the time limit here. "
             "The command line has no such limit."
         ) from None
     except (EOFError, OSError) as problem:
@@ -141,7 +141,7 @@ async def unless_left(left: Left, work: Coroutine[Any, Any, T]) -> T:
     try:
         await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise RefusedError(400, "the request was given up.")
+            raise RefusedError(400, "the request was abandoned.")
         return task.result()
     finally:
         for waiting in (task, watch):
