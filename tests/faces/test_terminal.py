@@ -40,6 +40,7 @@ def summaries() -> dict[str, str]:
         "plan": memberbound.plan(security=0.9, uniform=316).summary(),
         "population": memberbound.population(people, epsilon=8).summary(),
         "study": Study(read(SAMPLE), "study", ("study/report.html",)).summary(),
+        "theorems": memberbound.theorems("A25").summary(),
     }
 
 
@@ -58,6 +59,18 @@ def test_every_answer_fits_and_keeps_its_words(summaries: dict[str, str], width:
     assert any(len(line) > 120 for text in summaries.values() for line in text.split("\n"))
     for verb, text in summaries.items():
         assert faults(text, wrap_text(text, width), width) == [], verb
+
+
+def test_titles_wrap_below_themselves_and_code_stays_whole(summaries: dict[str, str]) -> None:
+    listed = wrap_text(summaries["theorems"], 80).split("\n")
+    results = memberbound.theorems("A25").results
+    heads = [line for line in listed if line.startswith("A25-")]
+    assert [line.split()[0] for line in heads] == [entry.id for entry in results]
+    assert [line.split()[1] for line in heads if "eq11" not in line] == [
+        entry.call.rpartition(".")[2] for entry in results if entry.call
+    ]
+    code = f"  >>> print({', '.join(['numbers'] * 12)})"
+    assert wrap_text(f"Call:  f\n{code}", 80).endswith(code)
 
 
 def test_a_terminal_that_cuts_lines_is_caught(summaries: dict[str, str]) -> None:

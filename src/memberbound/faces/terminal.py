@@ -72,7 +72,7 @@ def wrap_text(text: str, width: int) -> str:
         block = list(group)
         if max(map(len, block)) <= width:
             lines += block
-        elif cells > 2 and len(block) > 1:
+        elif cells > 2 and len(block) > 1 and not _ends_in_words(block, width):
             lines += _as_records([_cells(line) for line in block], width)
         else:
             for line in block:
@@ -111,6 +111,12 @@ def _cells(line: str) -> list[str]:
     return _GAP.split(line.strip()) if line.strip() else []
 
 
+def _ends_in_words(block: Sequence[str], width: int) -> bool:
+    """Whether the last column of a table starts in one place, with room to wrap below it."""
+    starts = {[gap.end() for gap in _GAP.finditer(line.rstrip())][-1] for line in block}
+    return len(starts) == 1 and width - starts.pop() >= _NARROWEST
+
+
 def _as_records(rows: Sequence[Sequence[str]], width: int) -> list[str]:
     """Format a table as a block per row: its first cell, then every heading with its value."""
     _, *heads = rows[0]
@@ -124,14 +130,13 @@ def _as_records(rows: Sequence[Sequence[str]], width: int) -> list[str]:
 
 
 def _wrap_line(line: str, width: int) -> list[str]:
-    """Wrap a line, aligning continuation lines with the text that they continue."""
-    if len(line) <= width:
+    """Wrap a line below the text that it continues; a line of code stays whole, to be pasted."""
+    if len(line) <= width or re.match(r"\s*(>>>|\.\.\.) ", line):
         return [line]
     start = len(line) - len(line.lstrip())
-    gap = _GAP.search(line, start)
+    gaps = [gap.end() for gap in _GAP.finditer(line, start)]
     below = start + (2 if re.match(r"\s*(- |note: |exposed: )", line) else 0)
-    if gap is not None and width - gap.end() >= _NARROWEST:
-        below = gap.end()
+    below = max((end for end in gaps if width - end >= _NARROWEST), default=below)
     wrapper = TextWrapper(
         width,
         subsequent_indent="# " if line.startswith("# ") else " " * below,
