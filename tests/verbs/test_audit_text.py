@@ -161,7 +161,7 @@ def test_canaries_bound_epsilon_from_below(tmp_path):
         assert (run["epsilon_lower"] > 2) is refuted
     turned = canaries.assign(member=1 - canaries["member"])
     for bad, word in (
-        ({"canaries": turned}, "coin of canaries"),
+        ({"canaries": turned}, "member must agree with canaries"),
         ({"tokens": frame[frame["record"] != 7], "canaries": canaries}, "canary, got none of '7'"),
         ({"canaries": canaries.drop(columns="member")}, "column 'member'"),
         ({"canaries": canaries.assign(member=2)}, "0 .not a member., got 2"),

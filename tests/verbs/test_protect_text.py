@@ -286,7 +286,7 @@ def test_bad_files_are_refused(folder, tmp_path):
         protected(folder, lm=tmp_path / "pickled")
     shutil.copytree(folder / "base", tmp_path / "coded")
     (tmp_path / "coded" / "model.py").write_text("")
-    with pytest.raises(InputError, match="code of its own"):
+    with pytest.raises(InputError, match="must not need its own code"):
         protected(folder, lm=tmp_path / "coded")
 
 
