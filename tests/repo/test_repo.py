@@ -193,6 +193,28 @@ def test_the_paper_cites_exactly_its_bibliography() -> None:
         assert f"\n# {heading}\n" in text
 
 
+def test_rows_of_tables_have_the_cells_of_their_head() -> None:
+    """A page that is wrapped again must not join the rows of a table."""
+    tables = [
+        (page, table.splitlines())
+        for page in (path for path in repository_files() if path.suffix == ".md")
+        for table in re.findall(r"(?:^\|.*\n)+", page.read_text("utf-8"), flags=re.MULTILINE)
+        if re.search(r"^\|[ :|-]+\|$", table, flags=re.MULTILINE)
+    ]
+    assert len(tables) > 40, "the pattern finds no tables"
+    uneven = [
+        f"{page.name}: {row}"
+        for page, rows in tables
+        for row in rows
+        if _bars(row) != _bars(rows[0])
+    ]
+    assert not uneven, "\n".join(uneven)
+
+
+def _bars(row: str) -> int:
+    return len(re.findall(r"(?<!\\)\|", re.sub("`[^`]*`", "", row)))
+
+
 def test_links_between_pages_work_in_a_clone() -> None:
     pages = [path for path in repository_files() if path.suffix == ".md"]
     links = [

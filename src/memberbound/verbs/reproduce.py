@@ -182,13 +182,13 @@ class Reproduction(Answer):
         """
         if self.id is None:
             lines = [
-                f"{row['id']}  {row['title']} ({row['trials']} trials; {row['settings']})"
+                f"{row['id']}  {row['title']} ({_trials(row['trials'])}; {row['settings']})"
                 for row in self.table
             ]
             return "\n".join([*lines, "", "Run one with its id, or all of them with: all"])
         if self.parts:
             return self._page()
-        lines = [f"{self.id}  {self.title}", f"{self.trials} trials, seed {self.seed}", ""]
+        lines = [f"{self.id}  {self.title}", f"{_trials(self.trials)}, seed {self.seed}", ""]
         if self.checks:
             lines += [f"{'holds':<7}{'paper':<9}{'measured':<20}claim"]
         for check in self.checks:
@@ -228,6 +228,10 @@ class Reproduction(Answer):
             lines += [_row(part.id, check.claim, *check.numbers()) for check in failed]
         lines += ["", "## Notes", "", *(f"- {note}" for note in self.notes)]
         return "\n".join(lines)
+
+
+def _trials(count: int) -> str:
+    return f"{count} trial{'' if count == 1 else 's'}"
 
 
 def _columns(table: list[Row]) -> list[str]:

@@ -128,8 +128,9 @@ class MembershipPrivate(PrivateEstimator):
     setting must keep its default.
 
     A search over settings (GridSearchCV) trains a model per candidate and fold on the same rows,
-    but the certificate covers only one.  :func:`memberbound.private_search` accounts for its
-    choice; on a synthetic table (``synthesize``) any search is free.
+    but the certificate covers only one.  Give it ``error_score="raise"``, because by default it
+    picks a winner among the fits that did not fail.  :func:`memberbound.private_search` accounts
+    for its choice; on a synthetic table (``synthesize``) any search is free.
 
     Args:
         estimator: LogisticRegression, LinearSVC, Ridge, LinearRegression, HuberRegressor,
