@@ -19,7 +19,6 @@ from memberbound.release.budget import (
     Budget,
     BudgetShare,
     Slack,
-    noisy_release,
     release_slack,
 )
 from memberbound.release.ledger_file import Ledger
@@ -89,8 +88,9 @@ def test_a_share_is_spent_once_for_the_stated_number_of_vectors():
 
 def test_measured_sums_have_the_noise_of_their_share():
     """30 000 draws; a scale off by 3 % would lie beyond six standard errors."""
-    scale = 7.3
-    drawn = noisy_release(np.full(30_000, 100.25), scale, InsecureSource(5)) - 100.25
+    sums = Budget(1.0, 0.0, source=InsecureSource(5)).take("sums").sums(sensitivity=7.3)
+    scale = sums.scale
+    drawn = sums.measure(np.full(30_000, 100.25)) - 100.25
     grid = COARSE.steps(scale)
     spread = math.sqrt(scale**2 + float(grid) ** 2 / 12)
     assert abs(drawn.mean()) < 6 * spread / math.sqrt(30_000)
