@@ -1,6 +1,7 @@
 """The command line as a user meets it: the installed command, real files, exit codes."""
 
 import json
+import shlex
 import shutil
 import subprocess
 import sysconfig
@@ -87,3 +88,14 @@ def test_import_is_light():
     done = python("-c", code)
     for heavy in ("'matplotlib'", "'typer'", "'dp_accounting'", "'scipy.stats'", "'scipy.signal'"):
         assert heavy not in done.stdout
+
+
+def test_the_command_that_bounds_advises_runs_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{20 + k % 50},{'AB'[k % 2]}\n" for k in range(300))
+    (tmp_path / "some people.csv").write_text(f"age,ward\n{rows}")
+    told = memberbound.bounds("some people.csv", out="b.yaml").summary()
+    (tmp_path / "b.yaml").write_text("age: [0, 100]\nward: [A, B]\n")
+    advised = next(line for line in told.split("\n") if line.startswith("memberbound synthesize"))
+    assert run(*shlex.split(advised)[1:], "--no-fidelity").returncode == 0
+    assert (tmp_path / "new-rows.csv").is_file()

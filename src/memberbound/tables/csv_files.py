@@ -260,7 +260,7 @@ def _unpacking(name: str) -> Iterator[None]:
     """Report a damaged compressed file in one sentence."""
     try:
         yield
-    except UnicodeError:
+    except (UnicodeError, InputError):
         raise
     except (lzma.LZMAError, zlib.error, EOFError, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in FULL:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,6 +73,7 @@ class BoundsTemplate(Answer):
     columns: dict[str, str]
     out: str | None = None
     forms: Mapping[str, str] = field(default_factory=dict, metadata=INTERNAL)
+    source: str = field(default="FILE", metadata=INTERNAL)
     game: NeighbourGame = field(default_factory=NeighbourGame)
     theorems: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
@@ -94,10 +96,13 @@ class BoundsTemplate(Answer):
         """Return the file's text, or instructions if it was written."""
         if self.out is None:
             return self.template.rstrip("\n")
+        told = ["--bounds", self.out, "--out"]
+        rows = ["memberbound", "synthesize", self.source, *told, "new-rows.csv"]
+        model = ["memberbound", "protect", self.source, "--target", "COLUMN", *told, "model.json"]
         return (
             f"{len(self.columns)} columns. Fill in {self.out} with what is public knowledge, and "
-            "delete the comments marked OWNER ONLY before you share it. Then: "
-            f"memberbound protect FILE --target COL --bounds {self.out}"
+            "delete the comments marked OWNER ONLY before you share it. Then, for new rows or for "
+            f"a model:\n{shlex.join(rows)}\n{shlex.join(model)}"
         )
 
 
@@ -133,7 +138,9 @@ def bounds(
         readings = opened.local.readings()
     kinds: dict[str, str] = {name: reading.role for name, reading in readings.items()}
     forms = {n: r.form for n, r in readings.items() if r.role in ("number", "date")}
-    answer = BoundsTemplate(kinds, None if out is None else str(out), forms)
+    path = path_of(table)
+    source = "FILE" if path is None else str(path)
+    answer = BoundsTemplate(kinds, None if out is None else str(out), forms, source)
     if out is not None:
         write_text(answer.template, Path(out), force=force)
     return answer

@@ -335,7 +335,7 @@ def synthesize(
 
         released, frame = step.run("synthetic table", draw, write)
         model = released.model
-        done = "released" if out is None else f"released: {out}"
+        done = f"released: {out or 'in memory only (--out names a file)'}"
         notes = unit_and_seed_notes(unit, seed, persons=model.records, table=records)
         # Everything below is for the owner of the rows only.
         fidelity = None
