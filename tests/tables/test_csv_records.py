@@ -144,7 +144,6 @@ def test_a_file_with_too_many_columns_is_refused_before_the_engine_plans(tmp_pat
         if count == 10_000:
             assert len(csv_files.csv_columns(path)) == count
             continue
-        with pytest.raises(InputError, match="at most 10000 columns, got 10001"):
-            certify(path)
-        with pytest.raises(InputError, match="at most 10000 columns, got 10001"):
-            read_records(path)
+        for read in (certify, read_records):
+            with pytest.raises(InputError, match=r"^\S*wide.csv must have at most 10000 columns"):
+                read(path)

@@ -365,7 +365,7 @@ def _read_header(head: bytes, name: str, delimiter: str | None) -> _Header:
     if len(names) > _MOST_COLUMNS:
         raise InputError(
             f"{name} must have at most {_MOST_COLUMNS} columns, got {len(names)}. Write those that "
-            "that you need to another file."
+            "you need to another file."
         )
     columns = [column or f"column{i}" for i, column in enumerate(names)]
     seen: dict[str, str] = {}
