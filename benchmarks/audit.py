@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 from audit_peers import PACKAGES, make_learner
-from audit_tables import Row, averaged, same_target, shared_models, shares
+from audit_tables import Row, average, same_target, shared_models, shares
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -159,7 +159,7 @@ PLAIN: dict[str, Callable[..., Array]] = {
 # ---- measuring
 
 
-def reached(score: Array, member: NDArray[np.bool_]) -> Row:
+def attack_rates(score: Array, member: NDArray[np.bool_]) -> Row:
     """AUC with ties half, and the TPR of the best threshold that at most ⌊αn₀⌋ others pass."""
     ins, outs = np.sort(score[member]), np.sort(score[~member])
     below = np.searchsorted(outs, ins, "left") + np.searchsorted(outs, ins, "right")
@@ -170,7 +170,7 @@ def reached(score: Array, member: NDArray[np.bool_]) -> Row:
     return row
 
 
-def measured(run: ShadowRun, training: float, plain_targets: int) -> list[Row]:
+def measure(run: ShadowRun, training: float, plain_targets: int) -> list[Row]:
     """Rows of memberbound and the plain reference on one set of models."""
     member, count = run.membership, run.signals.models
     start = time.process_time()
@@ -182,11 +182,11 @@ def measured(run: ShadowRun, training: float, plain_targets: int) -> list[Row]:
         start = time.process_time()
         score = ATTACKS[name].score(targets)
         spent = time.process_time() - start
-        single = [reached(score[t], member[t]) for t in range(count)]
+        single = [attack_rates(score[t], member[t]) for t in range(count)]
         rows.append(
             {
                 "method": f"memberbound {name}",
-                **averaged(single),
+                **average(single),
                 "training": training,
                 "attack": spent,
                 "audit": audit_seconds,
@@ -198,12 +198,12 @@ def measured(run: ShadowRun, training: float, plain_targets: int) -> list[Row]:
     some = range(min(plain_targets, count))
     for name, attack in PLAIN.items():
         start = time.process_time()
-        single = [reached(attack(confidence, member, t), member[t]) for t in some]
+        single = [attack_rates(attack(confidence, member, t), member[t]) for t in some]
         spent = (time.process_time() - start) * count / len(some)
         rows.append(
             {
                 "method": name,
-                **averaged(single),
+                **average(single),
                 "training": training,
                 "attack": spent,
                 "targets": len(some),
@@ -261,7 +261,7 @@ def peer_rows(
                     if found[name].shape == (examples.rows,):
                         yield {
                             "method": f"{tool} {name}",
-                            **reached(found[name], member),
+                            **attack_rates(found[name], member),
                             "training": float(found["training_seconds"]),
                             "attack": float(found["attack_seconds"]),
                             "target": target,
@@ -328,7 +328,7 @@ def main() -> None:
                         n_jobs=1,
                     )
                     training = time.process_time() - start
-                    for row in measured(run, training, arguments.plain_targets):
+                    for row in measure(run, training, arguments.plain_targets):
                         keep(row, **case)
                 if seed == arguments.first_seed:
                     for row in peer_rows(examples, learner, seed, arguments):

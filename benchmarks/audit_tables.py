@@ -14,7 +14,7 @@ SHOWN = ("memberbound lira", "memberbound rmia", "memberbound combined")
 HEAD = "| {} | learner | method | AUC | TPR at 1 % | TPR at 0.1 % | training s | attack s |"
 
 
-def averaged(rows: Iterable[Row]) -> Row:
+def average(rows: Iterable[Row]) -> Row:
     kept = list(rows)
     return {key: float(np.mean([row[key] for row in kept])) for key in kept[0]}
 
@@ -50,7 +50,7 @@ def shared_models(rows: list[Row]) -> str:
                 {
                     "method": method,
                     "seeds": len(same),
-                    **averaged({k: r[k] for k in (*FIGURES, "training", "attack")} for r in same),
+                    **average({k: r[k] for k in (*FIGURES, "training", "attack")} for r in same),
                 }
             )
         shown = [r for r in means if r["method"] in SHOWN]
@@ -82,7 +82,7 @@ def same_target(rows: list[Row]) -> str:
                 if r["method"] == method and r["seed"] == seed
             ]
             if beside:
-                shown = cells(averaged(beside), times=False)
+                shown = cells(average(beside), times=False)
                 lines.append(f"| {dataset} | {learner} | {method} | {shown} |")
     return "\n".join(lines)
 
@@ -93,7 +93,7 @@ def shares(rows: list[Row]) -> str:
     seen = [r for r in rows if r["method"] == "memberbound rmia"]
     for dataset, learner in dict.fromkeys((r["dataset"], r["learner"]) for r in seen):
         same = [r for r in seen if (r["dataset"], r["learner"]) == (dataset, learner)]
-        mean = averaged({"training": r["training"], "audit": r["audit"]} for r in same)
+        mean = average({"training": r["training"], "audit": r["audit"]} for r in same)
         share = mean["audit"] / mean["training"]
         lines.append(
             f"| {dataset} | {learner} | {mean['training']:.1f} | {mean['audit']:.2f} "

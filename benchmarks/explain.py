@@ -100,7 +100,7 @@ class Report:
     claims: list[Claim] = field(default_factory=list)
 
 
-def timed(call: Callable[[], T], repeat: int) -> tuple[float, T]:
+def time_call(call: Callable[[], T], repeat: int) -> tuple[float, T]:
     """Median seconds of a warm call, and its result."""
     result = call()
     times = []
@@ -115,7 +115,7 @@ def timed(call: Callable[[], T], repeat: int) -> tuple[float, T]:
 _START = 5.0
 
 
-def limited(worker: str, grid: float, limit: float) -> dict[str, float | str]:
+def run_limited(worker: str, grid: float, limit: float) -> dict[str, float | str]:
     """Run one job in a process of its own; ``value`` is missing when it did not finish."""
     command = [sys.executable, __file__, "--worker", worker, "--grid", repr(grid)]
     start = time.perf_counter()
@@ -188,7 +188,7 @@ def measure_values(report: Report, repeat: int) -> Row:
     exact = [value for value, _ in report.reference.values()]
 
     def row(tool: str, call: Callable[[], tuple[float, ...]], times: int) -> Row:
-        seconds, values = timed(call, times)
+        seconds, values = time_call(call, times)
         errors = tuple(v / e - 1 for v, e in zip(values, exact, strict=True))
         made = Row(tool, values, errors, seconds)
         report.rows.append(made)
@@ -283,7 +283,7 @@ def measure_calibration(report: Report, kind: str, same_grid: float, limit: floa
     held = show("memberbound", "finished", seconds, sigma)
     ratios, fast = {}, False
     for grid, patience in {same_grid: limit / 3, DEFAULT_GRID: limit}.items():
-        theirs = limited(kind, grid, patience)
+        theirs = run_limited(kind, grid, patience)
         spent = float(theirs["seconds"])
         value = float(theirs["value"]) if "value" in theirs else None
         show(f"riskcal, grid {grid:g}", str(theirs["outcome"]), spent, value)
@@ -314,9 +314,9 @@ def measure_little_noise(report: Report, limit: float) -> None:
 
     # Every sampled record is betrayed: TV = 1 - (1-q)^T, up to 1000·Φ(-50).
     exact = -math.expm1(STEPS * math.log1p(-RATE))
-    seconds, value = timed(answer, 3)
+    seconds, value = time_call(answer, 3)
     say(f"  memberbound  {seconds:.3f} s  advantage ≤ {value:.9f} (exact {exact:.9f})")
-    theirs = limited("little-noise", DEFAULT_GRID, limit)
+    theirs = run_limited("little-noise", DEFAULT_GRID, limit)
     theirs_text = str(theirs["outcome"])
     if "value" in theirs:
         theirs_text = f"{float(theirs['seconds']):.1f} s, advantage {float(theirs['value']):.9f}"

@@ -62,7 +62,7 @@ def plain_loop(given: ExponentialMechanism) -> float:
     return float(np.abs(np.log(inside / outside * odds)).max())
 
 
-def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+def time_call(work: Callable[[], Any]) -> tuple[float, Any]:
     start = time.perf_counter()
     found = work()
     return time.perf_counter() - start, found
@@ -75,11 +75,11 @@ def measure(candidates: int, small: int, repeats: int) -> dict[str, Any]:
     loops, ours = [], {n: [] for n in SIZES}
     # In turns, so that other work on the machine meets both alike.
     for _ in range(repeats):
-        seconds, by_loop = timed(lambda: plain_loop(little))
+        seconds, by_loop = time_call(lambda: plain_loop(little))
         loops.append(seconds / subsets)
         for n, found in ours.items():
             big = mechanism(n, candidates)
-            found.append(timed(lambda big=big: exact_bounds(big))[0])
+            found.append(time_call(lambda big=big: exact_bounds(big))[0])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     per_loop = statistics.median(loops)
     seconds = {n: statistics.median(found) for n, found in ours.items()}

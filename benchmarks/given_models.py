@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from audit import ONE_CORE, POPULATIONS, reached
+from audit import ONE_CORE, POPULATIONS, attack_rates
 from audit_peers import PACKAGES, make_learner
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
@@ -59,7 +59,7 @@ def population(
 
 def line_of(score: NDArray[np.float64], member: NDArray[np.bool_], *, proved: bool) -> Line:
     """Return estimates, and intervals where the score's rule did not see these records."""
-    found: Line = dict(reached(score, member))
+    found: Line = dict(attack_rates(score, member))
     if proved:
         audit = audit_scores(Scores.of(score, member), fpr=RATES)
         found["auc_interval"] = [audit.auc.lower, audit.auc.upper]

@@ -198,7 +198,7 @@ def _unit(features: Any) -> np.ndarray:
     return whole / np.maximum(1.0, np.linalg.norm(whole, axis=1, keepdims=True))
 
 
-def _minimised(
+def _minimise(
     rows: np.ndarray, codes: np.ndarray, count: int, strength: float, tilt: np.ndarray
 ) -> np.ndarray:
     """Argmin of mean softmax loss + strength/2·‖θ‖² + tilt·θ/n."""
@@ -224,7 +224,7 @@ def _minimised(
 def _output(rows: np.ndarray, codes: np.ndarray, count: int, mu: float, rng: Any) -> Any:
     """Models by output perturbation, for several strengths of regularisation."""
     for strength in (0.3, 0.1, 0.03, 0.01, 0.003, 0.001):
-        theta = _minimised(rows, codes, count, strength, np.zeros((rows.shape[1], count)))
+        theta = _minimise(rows, codes, count, strength, np.zeros((rows.shape[1], count)))
         scale = 2 * math.sqrt(2) / (len(rows) * strength * mu)
         yield theta + scale * rng.normal(size=theta.shape)
 
@@ -237,7 +237,7 @@ def _objective(rows: np.ndarray, codes: np.ndarray, count: int, mu: float, rng: 
     for strength in (1.0, 3.0, 10.0, 30.0):
         tilt = scale * rng.normal(size=(rows.shape[1], count))
         # A softmax loss has curvature at most ½·‖x‖²; ε needs twice that as regularisation.
-        yield _minimised(rows, codes, count, strength * 2 * 0.5 / epsilon / len(rows), tilt)
+        yield _minimise(rows, codes, count, strength * 2 * 0.5 / epsilon / len(rows), tilt)
 
 
 @functools.cache
@@ -325,7 +325,7 @@ def _interpret(split: Split, target: str, bounds: Any, *, eta: float, run: int) 
     from interpret.privacy import DPExplainableBoostingClassifier
     from interpret.utils._privacy import calc_gdp_noise_multi
 
-    def replaced(epsilon: float) -> float:
+    def epsilon_replaced(epsilon: float) -> float:
         # A tenth of ε and half of δ for binning (√2 when replaced), the rest for boosting (2).
         shares = [(0.1, 2.0), (0.9, 4.0)]
         return sum(
@@ -334,7 +334,7 @@ def _interpret(split: Split, target: str, bounds: Any, *, eta: float, run: int) 
 
     train, test = _plain(*split, target, bounds)
     mu = Budget.for_eta(eta, slack=1e-9).mu
-    epsilon = last_true(lambda e: replaced(e) <= mu**2, 1e-3, 20.0)
+    epsilon = last_true(lambda e: epsilon_replaced(e) <= mu**2, 1e-3, 20.0)
     table = train.drop(columns=target)
     numbers = [pd.api.types.is_numeric_dtype(table[name]) for name in table]
     ends = {
@@ -358,12 +358,12 @@ def _interpret(split: Split, target: str, bounds: Any, *, eta: float, run: int) 
     ]
 
 
-def _timed(fit: Callable[[], list[float]]) -> list[float]:
+def _time(fit: Callable[[], list[float]]) -> list[float]:
     began = time.process_time()
     return [*fit(), time.process_time() - began]
 
 
-def _unprotected(split: Split, target: str) -> list[float]:
+def _fit_unprotected(split: Split, target: str) -> list[float]:
     train, test = split
     rest, truth = test.drop(columns=target), test[target].astype(str).to_numpy()
     model = make_pipeline(_encoder(train.drop(columns=target)), LogisticRegression())
@@ -376,7 +376,7 @@ def _case(name: str, folder: Path) -> Case:
     return READERS[name](folder)
 
 
-def measured(
+def measure(
     name: str, folder: Path, run: int, rivals: bool, methods: list[str]
 ) -> Iterator[dict[str, Any]]:
     """Yield one line per method and η, of one run."""
@@ -398,8 +398,8 @@ def measured(
     chances = np.tile(shares.to_numpy(), (len(truth), 1))
     constant = [right, 1 / len(set(truth)), 0.5, _log_loss(truth, chances, shares.index), 0.0]
     yield line("constant", None, run, constant)
-    unprotected = functools.partial(_unprotected, (train, test), target)
-    yield line("unprotected", None, run, _timed(unprotected))
+    unprotected = functools.partial(_fit_unprotected, (train, test), target)
+    yield line("unprotected", None, run, _time(unprotected))
     for eta in ETAS:
         linear = None
         for learner in OURS:
@@ -445,7 +445,7 @@ def canary(eta: float, learner: str, kind: str, rows: int = 2000) -> tuple[float
     other.loc[0] = [-1.0] * 5 + [1] if kind == "place" else [1.0] * 5 + [0]
     honest, past, squares = budgets.noisy_release, [], []
 
-    def told(values: Any, scale: float, source: Any) -> np.ndarray:
+    def replay(values: Any, scale: float, source: Any) -> np.ndarray:
         past.append((np.array(values, dtype=np.float64), honest(values, scale, source)))
         return past[-1][1]
 
@@ -456,7 +456,7 @@ def canary(eta: float, learner: str, kind: str, rows: int = 2000) -> tuple[float
         return noisy
 
     asked = {"eta": eta, "learner": learner, "bounds": bounds}
-    for release, rows_of in ((told, table), (again, other)):
+    for release, rows_of in ((replay, table), (again, other)):
         budgets.noisy_release = release
         model = fit_private(rows_of, "y", source=InsecureSource(1), **asked)
     budgets.noisy_release = honest
@@ -538,7 +538,7 @@ def main() -> None:
     runs = range(SPLITS * asked.runs)
     tried = [(run, n) for run in runs for n in asked.dataset if run < asked.runs or n in SMALL]
     for run, name in tried:
-        for line in measured(name, asked.data, run, asked.rivals, asked.method):
+        for line in measure(name, asked.data, run, asked.rivals, asked.method):
             print(json.dumps(line), flush=True)
             if asked.json is not None:
                 with asked.json.open("a", encoding="utf-8") as out:

@@ -41,7 +41,7 @@ SIZES = (2_000, 8_000, 32_000)
 LINEAR = 1.2
 
 
-def drawn(rows: int, numbers: int, wholes: int, values: list[int], seed: int = 0) -> DataFrame:
+def draw(rows: int, numbers: int, wholes: int, values: list[int], seed: int = 0) -> DataFrame:
     """Return numbers, whole numbers, categories of these sizes, and a target that they explain."""
     import numpy as np
     import pandas as pd
@@ -63,11 +63,11 @@ def drawn(rows: int, numbers: int, wholes: int, values: list[int], seed: int = 0
 def made(rows: int, folder: Path) -> Path:
     """A table of 24 columns."""
     path = folder / f"table-{rows}.parquet"
-    drawn(rows, 12, 4, list(range(3, 10))).to_parquet(path, index=False)
+    draw(rows, 12, 4, list(range(3, 10))).to_parquet(path, index=False)
     return path
 
 
-def asked(path: Path) -> dict[str, Callable[[], object]]:
+def calls(path: Path) -> dict[str, Callable[[], object]]:
     """Every verb that reads rows, with typical options but few models of a learner."""
     import memberbound as mb
 
@@ -111,7 +111,7 @@ def write_stored(rows: int, path: Path) -> None:
     writer = None
     for start in range(0, rows, BLOCK):
         values = list(range(3, 3 + CATEGORIES))
-        frame = drawn(min(BLOCK, rows - start), NUMBERS, WHOLES, values, seed=start)
+        frame = draw(min(BLOCK, rows - start), NUMBERS, WHOLES, values, seed=start)
         block = pa.Table.from_pandas(frame)
         if writer is None:
             kind = pc.CSVWriter if path.suffix == ".csv" else pq.ParquetWriter
@@ -121,7 +121,7 @@ def write_stored(rows: int, path: Path) -> None:
         writer.close()
 
 
-def asked_of_stored(path: Path) -> dict[str, Callable[[], object]]:
+def calls_on_stored(path: Path) -> dict[str, Callable[[], object]]:
     """Return the calls on tables that are read in parts."""
     import memberbound as mb
 
@@ -140,7 +140,7 @@ def asked_of_stored(path: Path) -> dict[str, Callable[[], object]]:
     }
 
 
-def sampled(verb: str, path: Path, hard: int | None) -> dict[str, float]:
+def sample_memory(verb: str, path: Path, hard: int | None) -> dict[str, float]:
     """One question, in a process of its own and a control group, with its memory in MB."""
     group = GROUPS / f"growth-{os.getpid()}"
     own = []
@@ -192,7 +192,9 @@ def measure_stored(sizes: list[int], verbs: list[str], kinds: list[str], hard: i
             path = Path(folder) / f"table.{kind}"
             write_stored(size, path)
             for verb in verbs:
-                runs.append({"rows": size, "verb": verb, "file": kind} | sampled(verb, path, hard))
+                runs.append(
+                    {"rows": size, "verb": verb, "file": kind} | sample_memory(verb, path, hard)
+                )
                 print(stored_lines(runs)[-1], file=sys.stderr, flush=True)
             path.unlink()
     return runs
@@ -213,7 +215,7 @@ def seconds() -> float:
     return sum(used.ru_utime + used.ru_stime for used in both)
 
 
-def measured(verb: str, path: Path) -> dict[str, float]:
+def measure(verb: str, path: Path) -> dict[str, float]:
     """One question, in a process of its own."""
     command = [sys.executable, __file__, "--one", verb, str(path)]
     single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -226,7 +228,7 @@ def measured(verb: str, path: Path) -> dict[str, float]:
 
 
 def one(verb: str, path: Path) -> None:
-    question = (asked(path) | asked_of_stored(path))[verb]
+    question = (calls(path) | calls_on_stored(path))[verb]
     __import__("memberbound.verbs.certify")
     before = seconds()
     question()
@@ -247,7 +249,7 @@ def main() -> None:
     options.add_argument("--group", type=Path, help=argparse.SUPPRESS)
     given = options.parse_args()
     if given.million is not None:
-        drawn(1_000_000, 20, 0, [8] * 9).to_csv(given.million, index=False)
+        draw(1_000_000, 20, 0, [8] * 9).to_csv(given.million, index=False)
         return
     if given.one:
         if given.group is not None:
@@ -257,7 +259,7 @@ def main() -> None:
     if given.stored is not None:
         from memberbound.tables.engine import size_in_bytes
 
-        verbs = list(asked_of_stored(Path())) if given.verbs is None else given.verbs.split(";")
+        verbs = list(calls_on_stored(Path())) if given.verbs is None else given.verbs.split(";")
         hard = None if given.hard is None else size_in_bytes(given.hard)
         sizes = [int(text) for text in given.stored.split(",")]
         runs = measure_stored(sizes, verbs, given.files.split(","), hard)
@@ -266,14 +268,14 @@ def main() -> None:
             given.json.write_text(json.dumps(runs, indent=2), "utf-8")
         return
     sizes = [int(text) for text in given.sizes.split(",")]
-    verbs = list(asked(Path())) if given.verbs is None else given.verbs.split(",")
+    verbs = list(calls(Path())) if given.verbs is None else given.verbs.split(",")
     rows = "".join(f"{size:>12}" for size in sizes)
     print(f"{'CPU seconds at … rows':<24}{rows}{'exponent':>10}{'MiB':>8}")
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         tables = [made(size, Path(folder)) for size in sizes]
         for verb in verbs:
-            each = [measured(verb, path) for path in tables]
+            each = [measure(verb, path) for path in tables]
             spent = [max(run["seconds"], 1e-3) for run in each]
             slope = math.log(spent[-1] / spent[-2]) / math.log(sizes[-1] / sizes[-2])
             found[verb] = {"seconds": spent, "exponent": slope, "mebibytes": each[-1]["mebibytes"]}

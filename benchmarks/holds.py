@@ -85,7 +85,7 @@ def line(setting: str, found: Calibration, attacked: Attacked, attack: str) -> d
     }
 
 
-def shown(one: dict[str, Any]) -> str:
+def format_row(one: dict[str, Any]) -> str:
     def cell(name: str) -> str:
         values = Interval(**one[name])
         mark = "*" if name == NAMED[one["record"]] else " "
@@ -161,7 +161,7 @@ def breast_cancer(c: float, clip: float | None) -> FittedParameters:
     return classifier(clip_rows(features, clip), target[:568], c)
 
 
-def retrained(fitted: FittedParameters, count: int, seed: int) -> Outputs:
+def retrain(fitted: FittedParameters, count: int, seed: int) -> Outputs:
     records = fitted.population.records
     subsets = FreshSubsets(SubsetGame(records, records // 2), seed).subsets(count)
     outputs = np.array([fitted(rows) for rows in subsets])
@@ -191,7 +191,7 @@ def shadow_attack(
         inside = beliefs(law, seen, shadows[0], shadows[1].astype(float))
         guess = inside / share > (1 - inside) / (1 - share)
         values += (guess == members) / releases
-    return _picked(values, error)
+    return _pick(values, error)
 
 
 def linear_attack(
@@ -210,10 +210,10 @@ def linear_attack(
     width = np.sqrt(np.einsum("ri,ij,rj->r", direction, noise, direction))
     score = (targets[0] @ direction.T - middle) / width
     says_in = np.vectorize(math.erfc)(-score / math.sqrt(2)) / 2
-    return _picked(np.where(targets[1], says_in, 1 - says_in), error)
+    return _pick(np.where(targets[1], says_in, 1 - says_in), error)
 
 
-def _picked(values: np.ndarray, error: float) -> Attacked:
+def _pick(values: np.ndarray, error: float) -> Attacked:
     half = len(values) // 2
     index = int(values[:half].mean(axis=0).argmax())
     average = _bets(values.mean(axis=1), error / 2)
@@ -239,11 +239,11 @@ def strongest(found: Calibration, shadows: Outputs, targets: Outputs) -> tuple[s
     if isinstance(found.noise, GaussianNoise):
         tried["linear"] = linear_attack(found.noise, shadows, targets, error=ERROR / 2)
 
-    def reached(name: str) -> float:
+    def share_reached(name: str) -> float:
         one = tried[name]
         return (one.average if found.record == "average" else one.worst).estimate
 
-    best = max(tried, key=reached)
+    best = max(tried, key=share_reached)
     return best, tried[best]
 
 
@@ -251,7 +251,7 @@ def shadows(etas: list[float], models: int) -> Iterator[dict[str, Any]]:
     for c, clip in ((1.0, None), (0.01, None), (0.01, 3.0)):
         fitted = breast_cancer(c, clip)
         name = f"breast cancer, C={c:g}" + ("" if clip is None else f", clip {clip:g}")
-        known, targets = retrained(fitted, models, 101), retrained(fitted, models, 102)
+        known, targets = retrain(fitted, models, 101), retrain(fitted, models, 102)
         records = fitted.population.records
         fresh = FreshSubsets(SubsetGame(records, records // 2), 1)
         for eta in etas:
@@ -275,7 +275,7 @@ def main() -> None:
     for section, budget in ((exact, given.draws), (shadows, given.models)):
         if section.__name__ in given.section:
             for one in section(given.eta, budget):
-                print(shown(one), flush=True)
+                print(format_row(one), flush=True)
                 found.append(one)
     ratios = [
         (one["certified"] - 0.5) / (one[NAMED[one["record"]]]["estimate"] - 0.5)

@@ -64,7 +64,7 @@ def seconds(ask: Callable[[], object], repeats: int) -> float:
     return min(runs)
 
 
-def measured(learner: str, table: pd.DataFrame, repeats: int) -> dict[str, float]:
+def measure(learner: str, table: pd.DataFrame, repeats: int) -> dict[str, float]:
     row = table.drop(columns="ill").iloc[:1]
     as_dictionary = row.to_dict("records")[0]
     with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +96,7 @@ def main() -> None:
     print("| learner | asked | ms per row | of scikit-learn's |\n|---|---|---|---|")
     with threadpool_limits(1):
         for learner in ("logistic", "boosting"):
-            times = measured(learner, table, asked.repeats)
+            times = measure(learner, table, asked.repeats)
             first = next(iter(times.values()))
             for name, taken in times.items():
                 print(f"| {learner} | {name} | {1e3 * taken:.2f} | {taken / first:.2f} |")

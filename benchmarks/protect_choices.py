@@ -55,7 +55,7 @@ def _path(entry: int) -> Callable[[float], dict[str, Any]]:
     return replaced
 
 
-def _named(name: str) -> Callable[[Any], dict[str, Any]]:
+def _name(name: str) -> Callable[[Any], dict[str, Any]]:
     return lambda value: {name: value}
 
 
@@ -71,25 +71,25 @@ def _reach(value: float) -> dict[str, Any]:
 CONSTANTS: dict[str, dict[str, tuple[Any, Callable[[Any], dict[str, Any]], tuple[Any, ...]]]] = {
     "logistic": {
         "reach": (descent, _path(0), (0.18, 0.25, 0.35)),
-        "clear signal": (descent, _named("_CLEAR_SIGNAL"), (500.0, 1000.0)),
-        "farther": (descent, _named("_FARTHER"), (1.0, 4.0)),
-        "pull": (descent, _named("_PULL"), (1.0, 2.0, 4.0)),
-        "centre share": (trainers, _named("CENTRE_SHARE"), (0.05, 0.1, 0.15)),
-        "class share": (training, _named("_FREQUENCY_SHARE"), (0.01, 0.03)),
+        "clear signal": (descent, _name("_CLEAR_SIGNAL"), (500.0, 1000.0)),
+        "farther": (descent, _name("_FARTHER"), (1.0, 4.0)),
+        "pull": (descent, _name("_PULL"), (1.0, 2.0, 4.0)),
+        "centre share": (trainers, _name("CENTRE_SHARE"), (0.05, 0.1, 0.15)),
+        "class share": (training, _name("_FREQUENCY_SHARE"), (0.01, 0.03)),
         "calibration share": (
             trainers,
-            _named("_CENTRED_PROBABILITY_SHARE"),
+            _name("_CENTRED_PROBABILITY_SHARE"),
             (0.04, 0.08, 0.12),
         ),
-        "slope": (trainers, _named("_SLOPE"), (7.0, 10.0, 14.0)),
-        "slope spread": (probabilities, _named("_SLOPE_SPREAD"), (0.4, 0.8)),
-        "offset spread": (probabilities, _named("_SHARE_SPREAD"), (0.5, 1.0, 2.0)),
+        "slope": (trainers, _name("_SLOPE"), (7.0, 10.0, 14.0)),
+        "slope spread": (probabilities, _name("_SLOPE_SPREAD"), (0.4, 0.8)),
+        "offset spread": (probabilities, _name("_SHARE_SPREAD"), (0.5, 1.0, 2.0)),
     },
     "boosting": {
         "reach": (boosting, _reach, (0.25, 0.5, 1.0)),
         "slope": (trainers, _slope, (0.8, 1.1, 1.5)),
-        "calibration share": (trainers, _named("PROBABILITY_SHARE"), (0.04, 0.08)),
-        "offset spread": (probabilities, _named("_SHARE_SPREAD"), (0.5, 1.0)),
+        "calibration share": (trainers, _name("PROBABILITY_SHARE"), (0.04, 0.08)),
+        "offset spread": (probabilities, _name("_SHARE_SPREAD"), (0.5, 1.0)),
     },
 }
 Choice = Mapping[str, Any]
@@ -129,7 +129,7 @@ def _key(row: Mapping[str, Any]) -> str:
     return json.dumps([row[k] for k in ("learner", "table", "draw", "change", "base")])
 
 
-def measured(given: argparse.Namespace, done: set[str]) -> Iterator[Row]:
+def measure(given: argparse.Namespace, done: set[str]) -> Iterator[Row]:
     """Yield AUC and log loss, as a multiple of a constant's, per learner, table, draw and trial."""
     forms = [(name, cut) for cut in (True, False) for name in given.table]
     for name, cut in forms:
@@ -243,7 +243,7 @@ def main() -> None:
         return
     done = {_key(row) for row in read_rows(given.json)} if given.json.exists() else set()
     with given.json.open("a", encoding="utf-8") as file:
-        for row in measured(given, done):
+        for row in measure(given, done):
             file.write(json.dumps(row) + "\n")
             file.flush()
             print(row["learner"], row["table"], row["draw"], row["change"], file=sys.stderr)

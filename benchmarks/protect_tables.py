@@ -282,7 +282,7 @@ def _with_choices(given: argparse.Namespace, name: str, method: str) -> Abstract
     return protect_choices.applied(learner, protect_choices.chosen(rows, learner, name))
 
 
-def measured(given: argparse.Namespace, done: set[tuple[str, float, str]]) -> Iterator[Row]:
+def measure(given: argparse.Namespace, done: set[tuple[str, float, str]]) -> Iterator[Row]:
     for name in given.table:
         title = f"{name}{', rare' if given.rare else ''}"
         table, bounds = read(name, given.data, given.rare)
@@ -358,7 +358,7 @@ def main() -> None:
         if given.json is not None and given.json.exists():
             lines = given.json.read_text("utf-8").splitlines()
             done = {(r["table"], r["eta"], r["method"]) for r in map(json.loads, lines)}
-        for row in measured(given, done):
+        for row in measure(given, done):
             line = json.dumps(row)
             print(line, file=sys.stderr, flush=True)
             if given.json is not None:

@@ -193,7 +193,7 @@ class MonteCarlo:
 _MORE_OFTEN = 4.0
 
 
-def _simulated(pair: Dominance, runs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _simulate(pair: Dominance, runs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Total loss of simulated trainings, and the log likelihood ratio of the simulation to "out".
 
     Single precision: an error of 6e-8 per step, 1e-5 in the sum at worst, far below one s.e.
@@ -230,7 +230,7 @@ def monte_carlo(
 
     Thresholds come from the reference, so each comparison is a plain mean with a standard error.
     """
-    loss, ratio = _simulated(pair, runs, seed)
+    loss, ratio = _simulate(pair, runs, seed)
     out, inside = np.exp(-ratio), np.exp(loss - ratio)
 
     def mean(name: str, values: np.ndarray, reference: float) -> MonteCarlo:

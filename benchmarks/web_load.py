@@ -41,7 +41,7 @@ BESIDE = 20.0
 TABLE = "i % 7 AS a, (i * 7919) % 11 AS b, 'v' || ((i * 31) % 13) AS c, hash(i) % 5000 AS d"
 
 
-def checked(answer: httpx.Response, epsilon: float) -> None:
+def check(answer: httpx.Response, epsilon: float) -> None:
     """End the run where an answer is missing or wrong."""
     assert answer.status_code == 200, answer.text
     found = answer.json()["advantage_upper"]
@@ -58,7 +58,7 @@ def one_by_one(
         start = time.perf_counter()
         answer = client.post("/api/explain", json={"epsilon": epsilon})
         taken.append(time.perf_counter() - start)
-        checked(answer, epsilon)
+        check(answer, epsilon)
     return taken
 
 
@@ -85,7 +85,7 @@ async def all_at_once(address: str, count: int) -> tuple[float, list[float]]:
         writer.write("\r\n".join(lines).encode())
         head, _, answer = (await asyncio.wait_for(reader.read(), PATIENCE)).partition(b"\r\n\r\n")
         writer.close()
-        checked(httpx.Response(int(head.split()[1]), content=answer), epsilon)
+        check(httpx.Response(int(head.split()[1]), content=answer), epsilon)
         return time.perf_counter() - start
 
     start = time.perf_counter()
@@ -114,7 +114,7 @@ def beside_a_certificate(client: httpx.Client, path: Path, rows: int) -> dict[st
     return {"upload": upload, "seconds": state["seconds"], "taken": taken}
 
 
-def measured(rows: int, requests: int) -> dict[str, Any]:
+def measure(rows: int, requests: int) -> dict[str, Any]:
     """Start the server, measure, and stop it."""
     server = subprocess.Popen(
         [sys.executable, "-m", "memberbound", "serve", "--no-open"],
@@ -163,7 +163,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=200)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    found = measured(asked.rows, asked.requests)
+    found = measure(asked.rows, asked.requests)
     print(f"Python {platform.python_version()}, {found['cores']} cores\n")
     print(f"one question alone                     {1e3 * found['one_seconds']:10.1f} ms")
     print(

@@ -38,15 +38,15 @@ if __name__ == "__main__":  # processes that train networks read this file again
         weights = Path(folder) / "network.pt"
         torch.save(learner.fit(*members).module_.state_dict(), weights)
 
-        def audited(**more: object) -> mb.Audit:
+        def audit(**more: object) -> mb.Audit:
             """Audit the network in its file."""
             given = {"model": weights, "factory": cnn, "members": members, "nonmembers": others}
             return mb.audit(**given, **more)
 
         print("── One answer per picture")
-        print(audited().sentence)
+        print(audit().sentence)
         print("\n── Beside 8 reference networks")
-        found = audited(learner=learner, shadows=8, seconds=600)
+        found = audit(learner=learner, shadows=8, seconds=600)
         print(found.summary())
         print("\n── May it be released where nobody may be right more than 60 % of the time?")
         print(found.held_to(0.6).sentence)

@@ -175,7 +175,7 @@ def tabs() -> list[Any]:
     return []
 
 
-def listened(page: Any, address: str) -> Callable[[], None]:
+def listen(page: Any, address: str) -> Callable[[], None]:
     """Collect a page's problems in ``page.complaints``, and return a function that stops this.
 
     Problems are logged or thrown errors, and requests to any other address.
@@ -187,14 +187,14 @@ def listened(page: Any, address: str) -> Callable[[], None]:
         if message.type in ("error", "warning"):
             page.complaints.append(f"{message.type}: {message.text}")
 
-    def thrown(problem: Any) -> None:
+    def record_exception(problem: Any) -> None:
         page.complaints.append(f"exception: {problem}")
 
     def request(asked: Any) -> None:
         if not asked.url.startswith((own, "data:", "blob:", "about:")):
             page.complaints.append(f"request to {asked.url}")
 
-    heard = {"console": console, "pageerror": thrown, "request": request}
+    heard = {"console": console, "pageerror": record_exception, "request": request}
     for event, hear in heard.items():
         page.on(event, hear)
 
@@ -223,7 +223,7 @@ def open_page(chromium: Any, context: Any, tabs: list[Any]) -> Iterator[Callable
         page.set_default_timeout(30_000)
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)
-        opened.append((page, listened(page, address), not options))
+        opened.append((page, listen(page, address), not options))
         page.goto(address)
         return page
 

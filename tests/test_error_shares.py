@@ -28,7 +28,7 @@ from memberbound.verbs.harden import harden
 from memberbound.verbs.plan import plan
 from memberbound.verbs.population import population
 from memberbound.verbs.protect_half import protect_half
-from oracle.error_shares import PRIMITIVES, by_call, recording, spent
+from oracle.error_shares import PRIMITIVES, by_call, recording, total_error
 
 SURE = 0.9
 AUC = ("auc_lower", "auc_upper")
@@ -38,7 +38,7 @@ def rng():
     return np.random.default_rng(1)
 
 
-def scored(members=600, others=600):
+def score_rows(members=600, others=600):
     member = np.arange(members + others) < members
     return rng().normal(size=len(member)) + 1.5 * member, member
 
@@ -64,26 +64,26 @@ def scores_promises(uses):
     yield from auc_promises(uses)
     own = [use for use in uses if not use.within("law_test")]
     for (call,), group in by_call(own, "audit_scores").items():
-        yield f"AUC {call.number}", spent(u for u in group if u.primitive in AUC)
+        yield f"AUC {call.number}", total_error(u for u in group if u.primitive in AUC)
         gaps = list(by_call(group, "_gap").values())
-        yield f"advantage {call.number}", spent(gaps[0])
+        yield f"advantage {call.number}", total_error(gaps[0])
         shared.append(gaps[-1])
         for (rate,), terms in by_call(group, "_tpr").items():
             assert len(terms) == 4 or {u.primitive for u in terms} >= {"rank_within"}
-            yield f"TPR {call.number}.{rate.number}", spent(terms)
-    yield "best advantage", sum(map(spent, shared))
+            yield f"TPR {call.number}.{rate.number}", total_error(terms)
+    yield "best advantage", sum(map(total_error, shared))
 
 
 def groups_promises(uses):
     """All groups together, the advantages and the AUCs."""
-    yield "advantages of groups", spent(u for u in uses if u.within("_gap"))
-    yield "AUCs of groups", spent(u for u in uses if u.primitive in AUC)
+    yield "advantages of groups", total_error(u for u in uses if u.within("_gap"))
+    yield "AUCs of groups", total_error(u for u in uses if u.primitive in AUC)
 
 
 def auc_promises(uses):
     """The blind classifier's AUC on the half on which it did better."""
     for group in by_call(uses, "law_test").values():
-        yield "AUC of two halves", spent(u for u in group if u.primitive in AUC)
+        yield "AUC of two halves", total_error(u for u in group if u.primitive in AUC)
 
 
 def means_promises(uses):
@@ -92,38 +92,38 @@ def means_promises(uses):
     for (call,), group in by_call(uses, "mean_bound").items():
         assert {u.primitive for u in group} == {"betting_upper"}
         assert len(group) == 2  # two sides
-        yield f"mean {call.number}", spent(group)
+        yield f"mean {call.number}", total_error(group)
         if call.among > 1:
-            together[call.number] = spent(group)
+            together[call.number] = total_error(group)
     assert together
     yield "best advantage", sum(together.values())
     records = [u for u in uses if u.within("record_exposure")]
     if records:
-        yield "all records", spent(records)
+        yield "all records", total_error(records)
 
 
 def one_run_promises(uses):
     for name in ("one_run_epsilon", "one_run_mu"):
-        yield name, spent(u for u in uses if u.primitive == name)
+        yield name, total_error(u for u in uses if u.primitive == name)
 
 
 def counts_promises(uses):
     """The certificate of a table, and those of all of its records."""
     beyond = by_call(uses, "certify_beyond_the_table")
     for group in (beyond or by_call(uses, "certify_counts")).values():
-        yield "table", spent(group)
+        yield "table", total_error(group)
     for group in by_call(uses, "record_leaks").values():
-        yield "records", spent(group)
+        yield "records", total_error(group)
 
 
 def plan_promises(uses):
     """Sizes are tested in a fixed order: one of them errs, or the records', or more rows."""
     uses = [use for use in uses if not use.within("_why_none")]  # that is an explanation
     by_size = by_call(uses, "certify_counts").values()
-    sizes = max((spent(g) for g in by_size), default=0.0)
-    first = spent(next(iter(by_size), []))
+    sizes = max((total_error(g) for g in by_size), default=0.0)
+    first = total_error(next(iter(by_size), []))
     more = max((u.error for u in uses if u.primitive == "_concentrated"), default=0.0)
-    records = spent(u for u in uses if u.primitive == "_solved")
+    records = total_error(u for u in uses if u.primitive == "_solved")
     yield "plan", max(sizes, first + more) + records
 
 
@@ -135,7 +135,7 @@ def subsets_promises(uses):
         # Of the sums of p from the j-th outcome on, the last is empty: 0 without sampling.
         empty = [next(u for u in g if u.primitive == "moment_upper") for g in groups]
         return max(
-            (spent(g) - u.error / u.statements for g, u in zip(groups, empty, strict=True)),
+            (total_error(g) - u.error / u.statements for g, u in zip(groups, empty, strict=True)),
             default=0.0,
         )
 
@@ -147,7 +147,7 @@ def subsets_promises(uses):
 
 def scale_promises(uses):
     """Scales are tested against one sample, in an order that makes them one event."""
-    found = [spent(group) for group in by_call(uses, "mean_bounds").values()]
+    found = [total_error(group) for group in by_call(uses, "mean_bounds").values()]
     assert found
     yield "noise scale", max(found)
 
@@ -156,25 +156,25 @@ def scale_promises(uses):
 
 
 def run_scores():
-    score, member = scored()
+    score, member = score_rows()
     audit(pd.DataFrame({"score": score, "member": member}), confidence=SURE, fpr=[0.1, 0.05])
 
 
 def run_attacks():
-    score, member = scored()
+    score, member = score_rows()
     everywhere = np.ones(len(member), dtype=bool)
     tried = {name: (score * sign, everywhere) for name, sign in zip("abc", (1, -1, 2), strict=True)}
     audit_score_table(tried, member, confidence=SURE, fpr=(0.1,))
 
 
 def run_groups():
-    score, member = scored()
+    score, member = score_rows()
     values = np.array(list("uvw"))[np.arange(len(score)) % 3]
     audit_groups(score, member, values, column="g", attack="loss", confidence=SURE)
 
 
 def run_law():
-    score, member = scored(100, 100)
+    score, member = score_rows(100, 100)
     law_test(np.column_stack([score, score]), member, blind_scores, confidence=SURE)
 
 
@@ -219,7 +219,7 @@ def run_synthesizer():
 
 
 def run_one_run():
-    score, member = scored(500, 500)
+    score, member = score_rows(500, 500)
     audit_one_run(Scores.of(score, member), confidence=SURE)
 
 
@@ -324,7 +324,7 @@ RUNS = {
 }
 
 
-def overspent(run, fault=None):
+def find_overspent(run, fault=None):
     """Return the guarantees of a run with errors that add up to more than 1 - confidence."""
     with recording() as uses, pytest.MonkeyPatch.context() as patch:
         if fault is not None:
@@ -339,7 +339,7 @@ def overspent(run, fault=None):
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.__name__.removeprefix("run_"))
 def test_errors_add_up(run):
-    assert overspent(run) == {}
+    assert find_overspent(run) == {}
 
 
 # ── Faults that must be noticed ───────────────────────────────────────────────────────────────────
@@ -364,7 +364,7 @@ def larger(module, name, factor, argument="error"):
     return fault
 
 
-def unshared(module, name="shared_confidence"):
+def unshare(module, name="shared_confidence"):
     """Let every part have the whole error."""
 
     def fault(patch):
@@ -396,27 +396,27 @@ FAULTS = [
     (run_scores, larger("attacks.scores", "auc_lower", 2)),
     (run_scores, larger("attacks.scores", "rank_within", 2)),
     (run_scores, larger("attacks.scores", "rank_beyond", 2)),
-    (run_attacks, unshared("attacks.scores")),
-    (run_groups, unshared("attacks.model_audit")),
-    (run_law, unshared("attacks.checks")),
-    (run_table, unshared("attacks.checks")),
+    (run_attacks, unshare("attacks.scores")),
+    (run_groups, unshare("attacks.model_audit")),
+    (run_law, unshare("attacks.checks")),
+    (run_table, unshare("attacks.checks")),
     (run_text, larger("attacks.scores", "clopper_pearson_lower", 4)),
-    (run_learner, unshared("attacks.learner_audit")),
+    (run_learner, unshare("attacks.learner_audit")),
     (run_learner, larger("attacks.learner_audit", "clopper_pearson_lower", 2)),
-    (run_synthesizer, unshared("attacks.learner_audit")),
-    (run_one_run, unshared("attacks.one_run")),
+    (run_synthesizer, unshare("attacks.learner_audit")),
+    (run_one_run, unshare("attacks.one_run")),
     (run_certify, share("heavy cells", 0.30)),
     (run_certify, larger("iid.certificates", "mixture_upper", 2)),
     (run_certify, larger("iid.count_functions", "_cut", 64)),
     (run_certify, larger("iid.record_leak", "_solved", 2)),
     (run_certify_part, larger("iid.certificates", "split_leak_upper", 2)),
-    (run_certify_beyond, unshared("iid.certificates")),
+    (run_certify_beyond, unshare("iid.certificates")),
     (run_certify_reference, larger("iid.certificates", "two_sample_leak_upper", 20)),
-    (run_plan_both, unshared("iid.certificates")),
-    (run_plan_beyond, unshared("iid.certificates")),
+    (run_plan_both, unshare("iid.certificates")),
+    (run_plan_beyond, unshare("iid.certificates")),
     (run_harden, share("count function, exponential moments", 0.80)),
-    (run_population_epsilon, unshared("subset.sampling", "log_error_shared")),
-    (run_population_target, unshared("subset.exponential_setting")),
+    (run_population_epsilon, unshare("subset.sampling", "log_error_shared")),
+    (run_population_target, unshare("subset.exponential_setting")),
     (run_half_average, larger("numerics.means", "betting_upper", 0.9)),
     (run_half_every, larger("numerics.means", "betting_upper", 0.9)),
 ]
@@ -426,7 +426,7 @@ FAULTS = [
     ("run", "fault"), FAULTS, ids=[f"{i}-{r.__name__}" for i, (r, _) in enumerate(FAULTS)]
 )
 def test_a_fault_is_noticed(run, fault):
-    assert overspent(run, fault)
+    assert find_overspent(run, fault)
 
 
 #: Functions that hand an error level on, split it, or ask what a sample could show.

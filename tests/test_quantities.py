@@ -168,7 +168,7 @@ def test_a_vacuous_bound_is_shown_in_words() -> None:
 TOKEN = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?(?:e-?\d+)?)( %)?(?![\w]|\.\d)")
 
 
-def printed(text: str) -> list[str]:
+def find_numbers(text: str) -> list[str]:
     return [number + sign for number, sign in TOKEN.findall(text)]
 
 
@@ -178,7 +178,7 @@ def wrong(text: str, numbers: list[tuple[str, float, Side]]) -> list[tuple[str, 
     A rounded number can be about whatever is nearer than a unit of its last digit.
     """
     found = []
-    for token in printed(text):
+    for token in find_numbers(text):
         said = read(token)
         unit = Fraction(1, 10 ** len(token.partition(".")[2]))
         if token.endswith(" %"):
@@ -196,7 +196,7 @@ def check(text: str, fields: Mapping[str, Any], sides: Sides) -> None:
     assert [path for path, _, side in numbers if side is None] == []
     known = [(path, value, side) for path, value, side in numbers if side is not None]
     assert wrong(text, known) == []
-    seen = {path for token in printed(text) for path, value, _ in known if near(token, value)}
+    seen = {path for token in find_numbers(text) for path, value, _ in known if near(token, value)}
     assert len(seen) >= 2, seen
 
 
@@ -235,7 +235,7 @@ def test_an_interval_is_quoted_to_the_safe_side(seen: float) -> None:
 POPULATION = ("success_upper", "success_population_upper", "success_worst_case_upper")
 
 
-def shown_in(report: dict[str, Any]) -> list[tuple[str, float, Side]]:
+def find_shown(report: dict[str, Any]) -> list[tuple[str, float, Side]]:
     found: list[tuple[str, float, Side]] = []
     for row in report["sandwich"]:
         sides: tuple[Side, ...] = ("lower", "estimate", "upper")
@@ -255,12 +255,12 @@ def shown_in(report: dict[str, Any]) -> list[tuple[str, float, Side]]:
 
 def test_study_and_report() -> None:
     report = sample()
-    numbers = shown_in(report)
+    numbers = find_shown(report)
     report["verdict"] |= {"sentence": ".", "advice": "."}
     shown = typed(report)
     table = "\n".join(line for line in Study(shown).summary().splitlines() if "note" not in line)
     assert wrong(table, numbers) == []
-    assert len(printed(table)) > 10
+    assert len(find_numbers(table)) > 10
     marks = [mark for _, mark, _ in _headline(shown) if mark is not None]
     for record in ("average", "worst"):
         chart = sandwich_chart(shown, record)
@@ -270,7 +270,7 @@ def test_study_and_report() -> None:
         assert wrong(alt, numbers) == []
         texts = re.findall("<(?:text|title)[^>]*>([^<]*)<", chart.svg())
         drawn = [text for text in texts if not re.search("guessing|allowed|^[0-9]+ %$", text)]
-        assert len(printed("\n".join(drawn))) >= 6
+        assert len(find_numbers("\n".join(drawn))) >= 6
         assert wrong("\n".join(drawn), numbers) == []
     allowance = {"55 %", "55.09 %", "50.09 %"}
     said = [str(mark) for mark in marks if str(mark) not in allowance]
@@ -280,7 +280,7 @@ def test_study_and_report() -> None:
 # --- The answers declare their sides ------------------------------------------------------------
 
 
-def undeclared(fields: Mapping[str, Any], sides: Sides) -> set[str]:
+def find_undeclared(fields: Mapping[str, Any], sides: Sides) -> set[str]:
     return {path for path, _, side in numbers_in(fields, sides) if side is None}
 
 
@@ -332,7 +332,7 @@ def answers() -> list[tuple[Any, dict[str, Any]]]:
 def test_every_number_of_every_answer_has_a_side() -> None:
     for answer, _ in answers():
         fields = json.loads(json.dumps(answer.to_dict()))
-        assert undeclared(fields, type(answer).SIDES) == set(), fields["command"]
+        assert find_undeclared(fields, type(answer).SIDES) == set(), fields["command"]
 
 
 def test_an_undeclared_number_is_found() -> None:
@@ -340,7 +340,10 @@ def test_an_undeclared_number_is_found() -> None:
     fields = copy.deepcopy(sample()["steps"][0]["result"])
     fields["leak_upper"] = 0.5
     fields["record_leak"]["p95"] = 0.5
-    assert undeclared(fields, memberbound.Certification.SIDES) == {"leak_upper", "record_leak.p95"}
+    assert find_undeclared(fields, memberbound.Certification.SIDES) == {
+        "leak_upper",
+        "record_leak.p95",
+    }
 
 
 def test_names_that_end_in_a_side_have_it() -> None:

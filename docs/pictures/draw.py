@@ -80,7 +80,7 @@ def crowd_success(path: Path) -> None:
     save(figure, path, title="The crowd hides the record", caption="")
 
 
-def drawn() -> None:
+def draw() -> None:
     """Draw what needs no browser."""
     patients = load_breast_cancer(as_frame=True).frame
     sizes = patients[["mean radius", "mean texture"]]
@@ -114,7 +114,7 @@ def main() -> None:
     """Draw everything."""
     if not REPORT.is_file():
         sys.exit("run make study first")
-    drawn()
+    draw()
     command = [sys.executable, "-m", "memberbound", "serve", "--no-open", "--port", "8765"]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:

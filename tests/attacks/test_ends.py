@@ -121,12 +121,12 @@ def test_a_discovery_at_the_very_level_is_left_out():
     scores = np.where(member, 9.0, np.linspace(0, 1, 70))
     # Of 40 others 20 calibrate, and 50 records are tested: the procedure decides at j/21·50/k.
 
-    def named(rate):
+    def name_members(rate):
         return recognise_members(scores, member, range(30), attack="a", rate=rate).recognised
 
     levels = sorted({F(j, 21) * 50 / k for j in range(1, 22) for k in range(30, 51)})
-    level = float(next(value for value in levels if named(float(value) * (1 + 1e-9))))
-    assert [named(level * (1 + more)) for more in (1e-9, 1e-15, 0.0)] == [30, 0, 0]
+    level = float(next(value for value in levels if name_members(float(value) * (1 + 1e-9))))
+    assert [name_members(level * (1 + more)) for more in (1e-9, 1e-15, 0.0)] == [30, 0, 0]
 
 
 # ── One run ───────────────────────────────────────────────────────────────────────────────────────
@@ -158,7 +158,7 @@ def test_the_least_rate_of_false_alarms_is_from_below(delta):
 def test_a_floor_on_epsilon_by_the_definition(canaries, correct, delta):
     """The recursion of claim 7, written out, refuses the floor and not a little more."""
 
-    def refuted(epsilon):
+    def refute(epsilon):
         with mp.workdps(30):
             e, d = mp.mpf(epsilon), mp.mpf(delta)
             tail = total = mp.mpf("0.05")
@@ -171,8 +171,8 @@ def test_a_floor_on_epsilon_by_the_definition(canaries, correct, delta):
 
     found = one_run_epsilon(Guesses(canaries, canaries, correct), delta=delta)
     assert found > 0.5
-    assert refuted(found)
-    assert not refuted(found * (1 + 1e-4))
+    assert refute(found)
+    assert not refute(found * (1 + 1e-4))
 
 
 def test_a_claim_that_is_just_reached_is_not_exceeded():

@@ -18,12 +18,12 @@ def test_a_model_that_numbers_its_classes(tree) -> None:
     model, members, nonmembers = tree
     names = np.array(["no", "yes"])
 
-    def numbered(rows: object) -> np.ndarray:
+    def number_labels(rows: object) -> np.ndarray:
         return np.asarray(model.predict_proba(rows))
 
     plain = memberbound.audit(model=model, members=members, nonmembers=nonmembers)
     sides = [(rows, names[np.asarray(codes, dtype=int)]) for rows, codes in (members, nonmembers)]
-    found = memberbound.audit(model=numbered, members=sides[0], nonmembers=sides[1])
+    found = memberbound.audit(model=number_labels, members=sides[0], nonmembers=sides[1])
     assert found.attacks["loss"]["auc"] == plain.attacks["loss"]["auc"]
     assert any("0 = no, 1 = yes" in note for note in found.warnings)
 

@@ -40,7 +40,7 @@ from oracle.shadow_runs import halves, run_of, shifted_run
 LEAKY = 5
 
 
-def bounded(values, confidence, quantity="AUC", among=1):
+def bound_values(values, confidence, quantity="AUC", among=1):
     game = SubsetGame(100, 50, "average")
     return mean_bound(quantity, values, confidence=confidence, game=game, attack="a", among=among)
 
@@ -133,7 +133,7 @@ def test_intervals_cover_means_that_depend_on_the_past():
             mean = 0.62 if sum(values) > 0.6 * len(values) else 0.6
             means.append(mean)
             values.append(float(rng.random() < mean))
-        bound = bounded(np.array(values), 0.9)
+        bound = bound_values(np.array(values), 0.9)
         misses += not (bound.lower <= max(means) and bound.upper >= min(means))
         spread = 0.5 * np.std(values) / np.sqrt(48)
         naive += not np.mean(values) - spread <= np.mean(means) <= np.mean(values) + spread
@@ -190,7 +190,7 @@ def test_the_bound_accounts_for_selecting_among_null_attacks():
     nothing = np.random.default_rng(1).choice([-1.0, 1.0], size=(8, 30, 60))
     shared, alone = (
         sum(
-            any(bounded(draws, 0.2, "advantage", among).lower > 0 for draws in attacks)
+            any(bound_values(draws, 0.2, "advantage", among).lower > 0 for draws in attacks)
             for attacks in nothing
         )
         for among in (30, 1)

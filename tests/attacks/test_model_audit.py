@@ -18,7 +18,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import memberbound
 from attacks.conftest import rows
-from commands import answered
+from commands import run_command
 from memberbound.attacks import shadows
 from memberbound.attacks.evidence import Evidence
 from memberbound.attacks.intervals import auc_lower, auc_upper
@@ -32,7 +32,7 @@ from memberbound.quantities import numbers_in
 from oracle.shadow_runs import run_of
 
 
-def audited(model: object, members: object, nonmembers: object, **options: object):
+def run_audit(model: object, members: object, nonmembers: object, **options: object):
     return memberbound.audit(model=model, members=members, nonmembers=nonmembers, **options)
 
 
@@ -45,7 +45,7 @@ def evidence_of(table: np.ndarray, truth: np.ndarray, member: np.ndarray) -> Evi
 
 def test_a_tree_gives_its_members_away(tree) -> None:
     model, _, others = tree
-    answer = audited(*tree, quick=True)
+    answer = run_audit(*tree, quick=True)
     fields = answer.to_dict()
     assert fields["game"] == "model"
     # By hand: a tree grown to purity is right about every member.
@@ -61,7 +61,7 @@ def test_a_tree_gives_its_members_away(tree) -> None:
         assert side is not None, path
     # The same of a model of other records shows nothing.
     other = DecisionTreeClassifier(random_state=0).fit(*rows(300, 3))
-    answer = audited(other, *tree[1:], quick=True)
+    answer = run_audit(other, *tree[1:], quick=True)
     assert answer.to_dict()["best_advantage"]["lower"] == 0
     assert answer.leak_shown is False
     assert "no leak shown" in answer.sentence
@@ -71,13 +71,13 @@ def test_regressions_decision_values_and_labels() -> None:
     (x, y), (x0, y0) = rows(200, 1), rows(200, 2)
     sums = y + x[:, 1]
     near = KNeighborsRegressor(1).fit(x, sums)
-    fields = audited(near, (x, sums), (x0, y0 + x0[:, 1]), quick=True).to_dict()
+    fields = run_audit(near, (x, sums), (x0, y0 + x0[:, 1]), quick=True).to_dict()
     assert fields["attacks"]["loss"]["auc"]["lower"] > 0.8
     assert fields["attacks"]["loss"]["access"] == "values"
     assert {f["name"]: f["value"] for f in fields["facts"]}["stored training rows"] == 200
-    line = audited(RidgeClassifier().fit(x, y), (x, y), (x0, y0), quick=True)
+    line = run_audit(RidgeClassifier().fit(x, y), (x, y), (x0, y0), quick=True)
     assert set(line.attacks) == {"loss", "label-only", "combined"}
-    labels = audited(lambda r: (r[:, 0] > 0).astype(int), (x, y), (x0, y0))
+    labels = run_audit(lambda r: (r[:, 0] > 0).astype(int), (x, y), (x0, y0))
     assert set(labels.attacks) == {"label-only"}
 
 
@@ -85,36 +85,36 @@ def test_a_model_that_clones_is_attacked_with_models_of_its_own_kind() -> None:
     members, others = rows(300, 1), rows(300, 2)
     model = RandomForestClassifier(10, random_state=0).fit(*members)
     few = {"shadows": 8, "workers": 1}
-    answer = audited(model, members, others, **few)
+    answer = run_audit(model, members, others, **few)
     assert answer.reference_models == 8
     for name in ("calibrated-loss", "lira", "rmia", "combined"):
         attack = answer.attacks[name]
         assert attack["auc"]["lower"] > 0.6, name
         # Half of either, as they are few: what the rule was not told about.
         assert (attack["members"], attack["non_members"]) == (150, 150)
-    plain = audited(model, members, others, quick=True)
+    plain = run_audit(model, members, others, quick=True)
     assert "lira" not in plain.attacks
     assert any("left out" in note for note in plain.warnings)
     with_models, without = (a.attacks["combined"]["auc"]["estimate"] for a in (answer, plain))
     assert with_models > without
-    alone = audited(model, members, others, attacks=["rmia"], **few)
+    alone = run_audit(model, members, others, attacks=["rmia"], **few)
     assert alone.attacks["rmia"] == answer.attacks["rmia"]
 
 
 def test_models_that_cannot_be_retrained_explain_what_is_missing(tree) -> None:
     model, members, others = tree
-    asked = audited(model.predict_proba, members, others)
+    asked = run_audit(model.predict_proba, members, others)
     assert any("stronger attacks need --learner" in n.lower() for n in asked.warnings)
     few = {"shadows": 4, "workers": 1}
-    named = audited(model.predict_proba, members, others, learner="tree", **few)
+    named = run_audit(model.predict_proba, members, others, learner="tree", **few)
     assert "lira" in named.attacks
     assert not any("--learner" in note for note in named.warnings)
     small = [(x[:60], y[:60]) for x, y in (members, others)]
-    assert any("at least 80 each" in note for note in audited(model, *small).warnings)
-    late = audited(*tree, seconds=1e-9, workers=1)
+    assert any("at least 80 each" in note for note in run_audit(model, *small).warnings)
+    late = run_audit(*tree, seconds=1e-9, workers=1)
     assert any("seconds must be enough for 4 models" in note for note in late.warnings)
-    refused("at least 80 each", model, *small, learner="same")
-    refused("quick must be left out", *tree, quick=True, learner="same")
+    expect_refusal("at least 80 each", model, *small, learner="same")
+    expect_refusal("quick must be left out", *tree, quick=True, learner="same")
 
 
 def test_the_cost_of_the_first_models_decides_how_many_are_trained(monkeypatch) -> None:
@@ -202,7 +202,7 @@ def test_a_table_of_answers(tmp_path: Path, tree) -> None:
     chance = {"probability_0": chances[:, 0], "probability_1": chances[:, 1]}
     pd.DataFrame(chance | known).to_csv(path, index=False)
     attacks = memberbound.audit(predictions=path).attacks
-    assert attacks["loss"] == audited(*tree, quick=True).attacks["loss"]
+    assert attacks["loss"] == run_audit(*tree, quick=True).attacks["loss"]
     assert memberbound.audit(path).attacks == attacks  # recognised by its columns
     only = pd.DataFrame({"prediction": model.predict(both)} | known)
     assert set(memberbound.audit(predictions=only).attacks) == {"label-only"}
@@ -220,12 +220,12 @@ def test_the_command_line_from_files(tmp_path: Path, tree) -> None:
     test.to_csv(tmp_path / "test.csv", index=False)
     line = ["audit", tmp_path / "train.csv", "--nonmembers", tmp_path / "test.csv"]
     line += ["--model", tmp_path / "model.joblib", "--target", "y"]
-    code, _, error = answered(*line)
+    code, _, error = run_command(*line)
     assert code == 2
     assert "--trust" in error
     records = tmp_path / "records.csv"
     more = ["--trust", "--quick", "--by", "sex", "--records", records, "--json"]
-    fields = json.loads(answered(*line, *more)[1])
+    fields = json.loads(run_command(*line, *more)[1])
     assert fields["best_advantage"]["lower"] > 0
     assert [g["value"] for g in fields["groups"]["groups"]] == ["0", "1"]
     assert fields["records_out"] == str(records)
@@ -235,9 +235,9 @@ def test_the_command_line_from_files(tmp_path: Path, tree) -> None:
 # ── Bad input: one sentence each ──────────────────────────────────────────────────────────────────
 
 
-def refused(match: str, *sides: object, **more: object) -> None:
+def expect_refusal(match: str, *sides: object, **more: object) -> None:
     with pytest.raises(InputError, match=match):
-        audited(*sides, **more)
+        run_audit(*sides, **more)
 
 
 def _tables(*sides: tuple) -> list[pd.DataFrame]:
@@ -246,21 +246,21 @@ def _tables(*sides: tuple) -> list[pd.DataFrame]:
 
 def test_bad_input(tree) -> None:
     model, (x, y), (x0, y0) = tree
-    refused("classes that the model knows", model, (x, y), (x0, np.where(y0 == 1, 7, 0)))
-    refused("same answer", DummyClassifier().fit(x, y), (x, y), (x0, y0))
-    refused("finite numbers", lambda r: np.full((len(r), 2), np.nan), (x, y), (x0, y0))
-    refused("given once", model, (np.vstack([x, x]), np.tile(y, 2)), (x0, y0))
-    refused("must not be members", model, (x, y), (x, y))
-    refused("5 columns", model, (x[:, :4], y), (x0[:, :4], y0))
-    refused("at least 20", model, (x, y), (x0[:5], y0[:5]))
-    refused("nonmembers must be given", model, (x, y), None)
-    refused("as many targets", model, (x, y[:5]), (x0, y0))
-    refused("must be among", *tree, attacks=["magic"])
+    expect_refusal("classes that the model knows", model, (x, y), (x0, np.where(y0 == 1, 7, 0)))
+    expect_refusal("same answer", DummyClassifier().fit(x, y), (x, y), (x0, y0))
+    expect_refusal("finite numbers", lambda r: np.full((len(r), 2), np.nan), (x, y), (x0, y0))
+    expect_refusal("given once", model, (np.vstack([x, x]), np.tile(y, 2)), (x0, y0))
+    expect_refusal("must not be members", model, (x, y), (x, y))
+    expect_refusal("5 columns", model, (x[:, :4], y), (x0[:, :4], y0))
+    expect_refusal("at least 20", model, (x, y), (x0[:5], y0[:5]))
+    expect_refusal("nonmembers must be given", model, (x, y), None)
+    expect_refusal("as many targets", model, (x, y[:5]), (x0, y0))
+    expect_refusal("must be among", *tree, attacks=["magic"])
     numbers = KNeighborsRegressor(1).fit(x, x[:, 0]), (x, x[:, 0]), (x0, x0[:, 0])
-    refused("a regression has no labels", *numbers, attacks=["label-only"])
-    refused("no reference models", *tree, attacks=["rmia"], quick=True)
-    refused("at most 50 values", model, *_tables((x, y), (x0, y0)), target="y", by="c1")
-    refused("seconds must be", *tree, seconds=0)
+    expect_refusal("a regression has no labels", *numbers, attacks=["label-only"])
+    expect_refusal("no reference models", *tree, attacks=["rmia"], quick=True)
+    expect_refusal("at most 50 values", model, *_tables((x, y), (x0, y0)), target="y", by="c1")
+    expect_refusal("seconds must be", *tree, seconds=0)
 
 
 @pytest.mark.parametrize(
@@ -298,10 +298,10 @@ def test_notes_for_the_reader(tree) -> None:
         p = np.clip(model.predict_proba(r) + rng.normal(0, 0.01, (len(r), 2)), 0.01, None)
         return p / p.sum(axis=1, keepdims=True)
 
-    answer = audited(noisy, (x, y), (x0, y0))
+    answer = run_audit(noisy, (x, y), (x0, y0))
     assert any("not deterministic" in note for note in answer.warnings)
     mixed = np.vstack([x[:10], x0]), np.concatenate([y[:10], y0])
-    answer = audited(model, (x, y), mixed, quick=True)
+    answer = run_audit(model, (x, y), mixed, quick=True)
     assert any("10 non-members equal a member" in note for note in answer.warnings)
     assert (answer.members, answer.non_members) == (len(x), len(x0) + 10)
 
@@ -336,7 +336,7 @@ def test_an_attack_measured_on_its_own_training_records_is_caught() -> None:
     assert told >= 6
 
 
-def missed_by_references(leak: float, runs: int, *, broken: bool = False) -> np.ndarray:
+def misses_of_references(leak: float, runs: int, *, broken: bool = False) -> np.ndarray:
     """Return in how many runs the interval of the AUC missed that of fresh records.
 
     Per attack and side.  Models are surer of some records than of others, and gain where they are
@@ -383,9 +383,9 @@ def missed_by_references(leak: float, runs: int, *, broken: bool = False) -> np.
 )
 def test_attacks_with_references_are_covered(leak: float, runs: int, most: int) -> None:
     """Each side may miss in 2.5 % of the runs: more than ``most`` have probability 1.5e-4."""
-    assert missed_by_references(leak, runs).max() <= most
+    assert misses_of_references(leak, runs).max() <= most
 
 
 def test_references_of_measured_members_are_caught() -> None:
-    missed = missed_by_references(0.0, 5, broken=True)[:, 1]
+    missed = misses_of_references(0.0, 5, broken=True)[:, 1]
     assert missed[[0, 1, 3]].min() >= 3  # rmia saturates: models are sure of all of them

@@ -16,7 +16,7 @@ import pytest
 from scipy import optimize, special, stats
 
 import memberbound
-from commands import answered
+from commands import run_command
 from memberbound.attacks import one_run
 from memberbound.attacks.one_run import (
     Guesses,
@@ -186,7 +186,7 @@ def test_the_command_holds_the_floor_against_the_claim(tmp_path):
     assert fields["one_run"]["claimed_epsilon"] is None
     for claimed, code in ((floor / 2, 3), (floor * 2, 0)):
         line = ("audit", "--one-run", file, "--claimed-epsilon", claimed, "--json")
-        assert answered(*line)[0] == code
+        assert run_command(*line)[0] == code
     assert "one_run" not in memberbound.audit(file).to_dict()
 
 

@@ -67,7 +67,7 @@ def test_the_broken_twin_is_caught() -> None:
     assert shares.mean() > bound + 4 * np.sqrt(bound * (1 - bound) / 400)
 
 
-def accused(rng: np.random.Generator, *, shared: bool) -> bool:
+def accuse(rng: np.random.Generator, *, shared: bool) -> bool:
     """Whether some of 50 groups without any leak is accused, at confidence 0.1."""
     member = np.tile([True, False], 1000)
     values = np.repeat(np.arange(50), 40)
@@ -89,8 +89,8 @@ def test_groups_hold_together() -> None:
     Negative control: without sharing the error nearly every run accuses a group.
     """
     rng = np.random.default_rng(0)
-    assert sum(accused(rng, shared=True) for _ in range(20)) <= 17
-    assert sum(accused(rng, shared=False) for _ in range(20)) > 17
+    assert sum(accuse(rng, shared=True) for _ in range(20)) <= 17
+    assert sum(accuse(rng, shared=False) for _ in range(20)) > 17
 
 
 def test_small_groups_are_counted_not_measured_and_many_are_refused() -> None:

@@ -112,7 +112,7 @@ def test_a_lack_of_memory_is_not_a_failing_learner(monkeypatch, tmp_path):
     """Neither in a fit nor while a learner is described for the cache; other errors are."""
     for error, seen in ((MemoryError(), MemoryError), (ValueError("no"), InputError)):
 
-        def broken(*given, error=error, **named):
+        def fail(*given, error=error, **named):
             raise error
 
         for module, name, cache in (
@@ -120,7 +120,7 @@ def test_a_lack_of_memory_is_not_a_failing_learner(monkeypatch, tmp_path):
             (refits._Description, "reducer_override", tmp_path),
         ):
             with monkeypatch.context() as patched:
-                patched.setattr(module, name, broken)
+                patched.setattr(module, name, fail)
                 with pytest.raises(seen):
                     train_shadows(examples(), RidgeClassifier(), models=4, n_jobs=1, cache=cache)
 

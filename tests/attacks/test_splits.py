@@ -36,11 +36,11 @@ def split_known_half(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndar
 def split_one_law(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     trained = []
 
-    def scored(rows, member, others, rng):
+    def score(rows, member, others, rng):
         trained.append(rows[:, 0])
         return others[:, 0]
 
-    monkeypatch.setattr(checks, "blind_scores", scored)
+    monkeypatch.setattr(checks, "blind_scores", score)
     monkeypatch.setattr(checks, "permutation_p_value", lambda *_: 1.0)
     one_law_test(case)
     return np.isin(np.asarray(case.rows)[:, 0], trained[0])
@@ -144,7 +144,7 @@ def test_false_discoveries_in_sorted_files_are_controlled(monkeypatch) -> None:
     assert max(share_wrong(seed, 20) for seed in range(4)) > 0.15
 
 
-def rejected(seed: int, runs: int, level: float) -> float:
+def share_rejected(seed: int, runs: int, level: float) -> float:
     """Share of null tables, one side sorted upwards and the other downwards, that are rejected."""
     count = 0
     for draw in range(runs):
@@ -163,10 +163,10 @@ def test_the_level_of_one_law_is_kept_for_sorted_files_long(monkeypatch) -> None
     short = partial(permutation_p_value, shuffles=199)
     monkeypatch.setattr(checks, "permutation_p_value", short)
     limit = 0.1 + 4 * np.sqrt(0.09 / 1500)
-    assert rejected(2, 1500, 0.1) <= limit
+    assert share_rejected(2, 1500, 0.1) <= limit
     seeded = lambda seed, *_, purpose: np.random.default_rng([seed, 17])  # noqa: E731
     monkeypatch.setattr(checks, "content_generator", seeded)
-    assert rejected(2, 1500, 0.1) > limit
+    assert share_rejected(2, 1500, 0.1) > limit
 
 
 @pytest.mark.parametrize("order", ["score", "class", "member"])

@@ -35,7 +35,7 @@ def tokens_of(documents=30, seed=0):
     return pandas.DataFrame(rows)
 
 
-def scored(frame, texts=None):
+def score(frame, texts=None):
     with open_table(frame) as table:
         return score_tokens(table, texts)
 
@@ -75,7 +75,7 @@ def test_scores_equal_the_naive_ones_for_any_block_size(monkeypatch, block):
     frame = tokens_of()
     texts = {f"d{k}": f"text {k} " * (k + 1) for k in range(30)}
     shuffled = frame.sample(frac=1, random_state=1)
-    result = scored(shuffled, texts)
+    result = score(shuffled, texts)
     assert sorted(result.records) == sorted(texts)
     for index, record in enumerate(result.records):
         rows = frame[frame["record"] == record]
@@ -88,7 +88,7 @@ def test_scores_equal_the_naive_ones_for_any_block_size(monkeypatch, block):
 
 def test_missing_inputs_of_scores_are_reported():
     required = ["record", "member", "position", "logprob"]
-    result = scored(tokens_of()[required])
+    result = score(tokens_of()[required])
     assert set(result.scores) == {"loss", "min-k"}
     assert "reference_logprob" in result.missing["ratio"]
     assert "texts" in result.missing["zlib"]
@@ -97,12 +97,12 @@ def test_missing_inputs_of_scores_are_reported():
 def test_a_reference_for_some_documents_only_is_not_used():
     frame = tokens_of()
     frame.loc[frame["record"] == "d3", "reference_logprob"] = None
-    result = scored(frame)
+    result = score(frame)
     assert not {"ratio", "window", "error-zone"} & set(result.scores)
     assert "some tokens" in result.missing["ratio"]
 
 
-def edited(frame, column, value, rows=slice(3, 4)):
+def edit(frame, column, value, rows=slice(3, 4)):
     changed = frame.copy()
     changed[column] = changed[column].astype(object)
     changed.iloc[rows, changed.columns.get_loc(column)] = value
@@ -115,14 +115,14 @@ def edited(frame, column, value, rows=slice(3, 4)):
         (tokens_of().drop(columns="position"), "position"),
         (tokens_of().assign(member=1), "non-members"),
         (tokens_of().assign(position=0), "position"),
-        (edited(tokens_of(), "logprob", "0.5").astype(str), "logprob"),
-        (edited(tokens_of(), "logprob", "nan").astype(str), "finite"),
-        (edited(tokens_of(), "member", "2").astype(str), "member"),
-        (edited(tokens_of(), "member", "1").astype(str), "both"),
-        (edited(tokens_of(), "std_logprob", "-1").astype(str), "std_logprob"),
+        (edit(tokens_of(), "logprob", "0.5").astype(str), "logprob"),
+        (edit(tokens_of(), "logprob", "nan").astype(str), "finite"),
+        (edit(tokens_of(), "member", "2").astype(str), "member"),
+        (edit(tokens_of(), "member", "1").astype(str), "both"),
+        (edit(tokens_of(), "std_logprob", "-1").astype(str), "std_logprob"),
     ],
 )
 def test_bad_tokens_are_refused_in_one_sentence(frame, word):
     with pytest.raises(InputError, match=word) as refusal:
-        scored(frame)
+        score(frame)
     assert "\n" not in str(refusal.value)

@@ -17,9 +17,9 @@ from memberbound.curve import (
 )
 from memberbound.errors import InputError
 from oracle import finite, mechanisms
-from oracle.pairs import chained, independent_pairs, joint, law, pairs
+from oracle.pairs import chain, independent_pairs, joint, law, pairs
 from oracle.readoffs import QUICK, Points, excesses, faults, shortfalls
-from oracle.real import exp_bracket, rounded_up
+from oracle.real import exp_bracket, round_up
 
 F = Fraction
 TIGHT = 1e-11
@@ -30,7 +30,7 @@ AT = QUICK
 def true_lines(pair, epsilons, forward):
     """Exact hockey-sticks at e^eps, rounded up to doubles."""
     p, q = (law(pair[0]), law(pair[1])) if forward else (law(pair[1]), law(pair[0]))
-    return [rounded_up(finite.hockey_stick(p, q, exp_bracket(e)[0])) for e in epsilons]
+    return [round_up(finite.hockey_stick(p, q, exp_bracket(e)[0])) for e in epsilons]
 
 
 EPSILONS = st.lists(
@@ -128,7 +128,7 @@ def test_a_polygon_below_its_lines_is_caught(monkeypatch, fault):
 @given(independent_pairs(4), independent_pairs(4))
 def test_chain_is_the_exact_composition(first, second):
     curve = PolygonCurve.from_masses(*first).then(PolygonCurve.from_masses(*second))
-    exact = chained(first, second)
+    exact = chain(first, second)
     assert shortfalls(curve, exact, AT) == []
     at = Points(epsilon=(0.0, 0.3, 2.0), delta=(1e-3, 0.2), fpr=(1e-3, 0.1, 0.7), prior=(0.5, 0.2))
     assert excesses(curve, exact, 1e-9, at) == []
@@ -137,7 +137,7 @@ def test_chain_is_the_exact_composition(first, second):
 def test_chain_in_the_wrong_order_is_caught():
     first = [F(1, 4), F(3, 4)], [F(0), F(1)]
     second = [F(1), F(0)], [F(1, 2), F(1, 2)]
-    right = chained(first, second)
+    right = chain(first, second)
     one, two = PolygonCurve.from_masses(*first), PolygonCurve.from_masses(*second)
     assert shortfalls(one.then(two), right, AT) == []
     assert shortfalls(two.then(one), right, AT)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from memberbound.curve import PolygonCurve
 from memberbound.errors import InputError
 from oracle import finite
-from oracle.pairs import independent_pairs, law, merged, pairs, shifted_pairs
+from oracle.pairs import independent_pairs, law, merge, pairs, shifted_pairs
 from oracle.readoffs import QUICK, READINGS, Points, faults, shortfalls
 
 F = Fraction
@@ -85,7 +85,7 @@ def test_inward_rounding_of_a_segment_is_caught(part):
 @FEW
 @given(pairs(5), st.lists(st.integers(0, 2), min_size=6, max_size=6))
 def test_merging_outcomes_lowers_every_read_off(pair, groups):
-    image = merged(pair, groups[: len(pair[0])])
+    image = merge(pair, groups[: len(pair[0])])
     assert shortfalls(PolygonCurve.from_masses(*pair), image, QUICK) == []
     fine, coarse = PolygonCurve.from_masses(*pair), PolygonCurve.from_masses(*image)
     assert fine.dominates(coarse)

@@ -10,7 +10,7 @@ from memberbound.errors import InputError
 GRID = np.linspace(0.0, 1.0, 41)
 
 
-def perturbed(law, slack, draws):
+def perturb(law, slack, draws):
     """Move at most ``slack`` of a law's mass, some of it to outcomes it did not have."""
     taken = law * draws.dirichlet(np.ones(law.size)) * slack
     return law - taken + draws.dirichlet(np.full(law.size, 0.3)) * taken.sum()
@@ -24,7 +24,7 @@ def pairs(count, seed=5):
         # An outcome of its own for each world, impossible in the other and at first in both.
         exact = [np.append(law, [0.0, 0.0]) for law in exact]
         slack = float(10.0 ** draws.uniform(-4, -1))
-        near = [perturbed(law, slack, draws) for law in exact]
+        near = [perturb(law, slack, draws) for law in exact]
         share = draws.uniform(0, 1)
         near = [law * (1 - slack * share) for law in near]
         near[0][-1] += slack * share

@@ -15,7 +15,7 @@ from memberbound.dp import (
     guarantee_from_gdp,
 )
 from memberbound.errors import InputError
-from oracle.pairs import chained
+from oracle.pairs import chain
 from oracle.readoffs import QUICK, faults, shortfalls
 from oracle.real import bracket, gaussian_hockey_stick
 
@@ -26,7 +26,7 @@ def test_replacement_is_the_chain_through_the_smaller_world():
     """Worlds: out has x', middle neither, in has x; the exact chain of two rational ROCs."""
     pair = [F(1, 2), F(1, 3), F(1, 6)], [F(1, 4), F(1, 4), F(1, 2)]
     guarantee = DpGuarantee(PolygonCurve.from_masses(*pair), "add-remove", "pair")
-    exact = chained((pair[1], pair[0]), pair)
+    exact = chain((pair[1], pair[0]), pair)
     result = guarantee.replaced()
     assert result.adjacency == "replace-one"
     assert faults(result.curve, exact, 1e-10, QUICK) == []

@@ -164,14 +164,14 @@ def test_the_check_of_different_releases_sees_a_forgotten_one():
     assert lines_below(parts, fewer, indices)[0]
 
 
-def untilted(monkeypatch):
+def without_tilts(monkeypatch):
     monkeypatch.setattr(Composition, "_tilts", lambda self: [])
 
 
 def test_the_check_sees_a_dropped_fourier_error(monkeypatch):
     convolved = module._convolved
     monkeypatch.setattr(module, "_convolved", lambda *a: (convolved(*a)[0], 0.0, 0.0))
-    untilted(monkeypatch)
+    without_tilts(monkeypatch)
     bad, _ = shortfalls(RARE, 120, np.arange(0, 600))
     assert bad
 
@@ -185,7 +185,7 @@ def test_the_check_sees_a_dropped_tail(monkeypatch):
         return low, (2 * low + high) // 3
 
     monkeypatch.setattr(Composition, "_window", short)
-    untilted(monkeypatch)
+    without_tilts(monkeypatch)
     bad, _ = shortfalls(RARE, 120)
     assert bad
 

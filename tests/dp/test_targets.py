@@ -125,7 +125,7 @@ def test_unusable_targets_are_refused(make):
 WRITTEN = [0.01, 0.03, 0.05, 0.07, 0.1, 0.123, 0.15, 0.2, 0.29, 0.3, 0.35, 0.4, 0.45]
 
 
-def printed(text):
+def printed_numbers(text):
     """Printed numbers: the accuracy in the sentence and the limits of the table."""
     accuracy = F(re.search(r"membership more than ([0-9.]+) %", text)[1]) / 100
     eta = F(re.search(r"η \(MIP, replace-one\) +≤ ([0-9.]+)", text)[1])
@@ -137,11 +137,11 @@ def printed(text):
 def test_printed_parameters_meet_the_target(value):
     limit = F(str(value))
     for adjacency in ("replace-one", "add-remove"):
-        accuracy, eta, _ = printed(explain(target_eta=value, adjacency=adjacency).summary())
+        accuracy, eta, _ = printed_numbers(explain(target_eta=value, adjacency=adjacency).summary())
         assert accuracy <= F(1, 2) + limit
         assert eta <= limit
         result = explain(target_advantage=value, adjacency=adjacency)
-        accuracy, _, advantage = printed(result.summary())
+        accuracy, _, advantage = printed_numbers(result.summary())
         assert accuracy <= (1 + limit) / 2
         assert advantage <= limit
         assert F(result.accuracy_upper) <= (1 + limit) / 2

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import answered
+from commands import run_command
 from memberbound.faces import commands
 from memberbound.faces.terminal import preview_lines
 
@@ -34,10 +34,10 @@ def test_columns_blanks_and_odd_lines_are_named(messy):
 
 def test_it_goes_to_a_terminal_only(messy, monkeypatch):
     asked = ["certify", messy, "--columns", "age,town", "--json"]
-    code, plain, error = answered(*asked)
+    code, plain, error = run_command(*asked)
     assert (code, "blank" in error) == (0, False)
     monkeypatch.setattr(commands, "at_terminal", lambda: True)
-    code, out, error = answered(*asked)
+    code, out, error = run_command(*asked)
     assert (code, out) == (0, plain)
     assert "town (12 blanks)" in error
 
@@ -46,7 +46,7 @@ def test_a_bad_file_is_refused_once(tmp_path, monkeypatch):
     monkeypatch.setattr(commands, "at_terminal", lambda: True)
     (tmp_path / "bad.csv").write_text("a,b\n1\n")
     for name in ("bad.csv", "none.csv"):
-        code, out, error = answered("certify", tmp_path / name)
+        code, out, error = run_command("certify", tmp_path / name)
         assert (code, out, len(error.splitlines())) == (2, "", 1)
 
 

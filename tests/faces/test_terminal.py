@@ -105,7 +105,7 @@ def test_kinds_differ_in_their_signs(summaries: dict[str, str]) -> None:
     assert list(kinds_in("blind guessing is right 50 %", measures=True)) == []
 
 
-def typed(*arguments: str, columns: int = 80, **extra: str) -> tuple[str, int]:
+def run_in_terminal(*arguments: str, columns: int = 80, **extra: str) -> tuple[str, int]:
     """Run the command in a terminal of its own and return what it shows."""
     import pty
 
@@ -136,12 +136,12 @@ def typed(*arguments: str, columns: int = 80, **extra: str) -> tuple[str, int]:
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 def test_a_terminal_gets_colours_and_a_pipe_does_not() -> None:
     asked = ("explain", "--epsilon", "1", "--delta", "1e-5")
-    shown, code = typed(*asked)
+    shown, code = run_in_terminal(*asked)
     assert code == 0
     assert "\x1b[1;38;5;33m≤ " in shown
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
     assert all(len(line) <= 80 for line in plain.split("\n"))
-    assert "\x1b[1;38" not in typed(*asked, NO_COLOR="1")[0]
+    assert "\x1b[1;38" not in run_in_terminal(*asked, NO_COLOR="1")[0]
     piped = python("-m", "memberbound", *asked)
     assert "\x1b" not in piped.stdout
     # A sentence in a pipe is one line, as scripts read it.
@@ -150,7 +150,7 @@ def test_a_terminal_gets_colours_and_a_pipe_does_not() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 def test_help_is_in_groups() -> None:
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", typed("audit", "--help")[0])
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", run_in_terminal("audit", "--help")[0])
     headings = re.findall(r"╭─ ([\w ]+) ─", shown)
     groups = ["Data", "Question", "Computation", "Limit", "Output"]
     assert headings == ["Arguments", "Options", *groups]
@@ -158,7 +158,7 @@ def test_help_is_in_groups() -> None:
     assert "Learners: boosting, knn, linear, logistic" in joined
     assert "Attacks: loss, " in joined
     assert ", calibrated-loss, lira" in joined
-    whole = re.sub(r"\x1b\[[0-9;]*m", "", typed("--help")[0])
+    whole = re.sub(r"\x1b\[[0-9;]*m", "", run_in_terminal("--help")[0])
     assert "Everything in one report" in whole
     assert all(len(line) <= 80 for line in (shown + whole).split("\n"))
 

@@ -158,7 +158,7 @@ def _npy_header(shape: str, kind: str = "<f8") -> bytes:
     return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head.encode()
 
 
-def _zipped(name: str, content: bytes) -> bytes:
+def _zip(name: str, content: bytes) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(name, content)
@@ -247,16 +247,16 @@ SPECIAL: dict[str, Callable[[], tuple[bytes, ...]]] = {
     "npz": lambda: (
         b"PK\x03\x04",
         b"PK\x05\x06" + b"\0" * 18,
-        _zipped("member.npy", b"\x93NUMPY"),
-        _zipped("logit.npy", _npy_header("(1000000000000,)")),
-        _zipped("member.npy", _npy_header("(40,)", "|b1") + b"\0" * 60_000_000),
+        _zip("member.npy", b"\x93NUMPY"),
+        _zip("logit.npy", _npy_header("(1000000000000,)")),
+        _zip("member.npy", _npy_header("(40,)", "|b1") + b"\0" * 60_000_000),
     ),
     "skops": lambda: (
         b"PK\x05\x06" + b"\0" * 18,
-        _zipped("schema.json", b"{}"),
-        _zipped("schema.json", b"[" * 100_000),
-        _zipped("schema.json", b'{"__class__": "system", "__module__": "os"}'),
-        _zipped("schema.json", b" " * 20_000_000),
+        _zip("schema.json", b"{}"),
+        _zip("schema.json", b"[" * 100_000),
+        _zip("schema.json", b'{"__class__": "system", "__module__": "os"}'),
+        _zip("schema.json", b" " * 20_000_000),
         pickle.dumps({"a": 1}),
     ),
     # YAML is read slowly, and not otherwise when a text goes on for longer.
@@ -267,7 +267,7 @@ SPECIAL: dict[str, Callable[[], tuple[bytes, ...]]] = {
 }
 
 
-def changed(good: bytes, rng: np.random.Generator) -> bytes:
+def change(good: bytes, rng: np.random.Generator) -> bytes:
     """Return the bytes with one kind of damage."""
     size = len(good)
     start = int(rng.integers(size))
@@ -317,7 +317,7 @@ def case(kind: str, index: int) -> bytes:
     """Return the bytes of case ``index`` of a kind."""
     if index < len(special(kind)):
         return special(kind)[index]
-    return changed(_good(kind), np.random.default_rng([index, zlib.crc32(kind.encode())]))
+    return change(_good(kind), np.random.default_rng([index, zlib.crc32(kind.encode())]))
 
 
 # ── how they are read ─────────────────────────────────────────────────────────────────────────────

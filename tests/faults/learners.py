@@ -35,7 +35,7 @@ def _fitting() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _counted(fit: Callable[..., object]) -> Callable[..., object]:
+def _count(fit: Callable[..., object]) -> Callable[..., object]:
     @functools.wraps(fit)
     def fitting(*given: object, **named: object) -> object:
         _fitting()
@@ -48,5 +48,5 @@ def everywhere() -> None:
     """Let trees, and the fits of a calibration, die; called where a process begins."""
     from memberbound.release.half import fitting
 
-    DecisionTreeClassifier.fit = _counted(DecisionTreeClassifier.fit)
-    fitting.evaluate = _counted(fitting.evaluate)
+    DecisionTreeClassifier.fit = _count(DecisionTreeClassifier.fit)
+    fitting.evaluate = _count(fitting.evaluate)

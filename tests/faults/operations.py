@@ -291,10 +291,10 @@ class Harness:
         for name, content in self.good.files.items():
             if name not in again.files or not _same(name, again.files[name], content):
                 found.append(f"{name} is another file after the next run")
-        return found + _uncertified(again.files)
+        return found + _find_uncertified(again.files)
 
 
-def examined(scenario: str, faults: tuple[str, ...]) -> dict[str, object]:
+def examine(scenario: str, faults: tuple[str, ...]) -> dict[str, object]:
     """Run a scenario with every fault at every place; return how many, and what was wrong."""
     # Not a TemporaryDirectory: the children would delete it at their end.
     root = Path(tempfile.mkdtemp(prefix="faults-"))
@@ -343,7 +343,7 @@ def problems(ran: Ran, good: Ran, fault: str, old: dict[str, bytes]) -> list[str
             found.append(f"left {name}")
         elif not _whole(name, content, good.files.get(name), old.get(name)):
             found.append(f"{name} is neither the old nor the new file")
-    return found + _uncertified(ran.files)
+    return found + _find_uncertified(ran.files)
 
 
 def _whole(name: str, content: bytes, new: bytes | None, old: bytes | None) -> bool:
@@ -368,7 +368,7 @@ def _whole(name: str, content: bytes, new: bytes | None, old: bytes | None) -> b
     return True
 
 
-def _uncertified(files: dict[str, bytes]) -> list[str]:
+def _find_uncertified(files: dict[str, bytes]) -> list[str]:
     """No release lies about without the certificate that belongs to it.
 
     It is the one beside it or, while that is new, the one that it replaces.
@@ -424,10 +424,10 @@ def unpaired() -> None:
     from memberbound.errors import InputError
     from memberbound.release import saving
 
-    def refused(path: object) -> None:
+    def refuse(path: object) -> None:
         raise InputError(f"{path} is not known.")
 
-    saving.check_certificate = refused
+    saving.check_certificate = refuse
 
 
 def unguarded() -> None:
@@ -449,7 +449,7 @@ def main() -> None:
             try:
                 if broken:
                     globals()[broken]()
-                print(json.dumps(examined(scenario, tuple(faults) or FAULTS)), flush=True)
+                print(json.dumps(examine(scenario, tuple(faults) or FAULTS)), flush=True)
                 code = 0
             except BaseException:
                 traceback.print_exc()

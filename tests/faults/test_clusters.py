@@ -164,7 +164,7 @@ def test_audit_and_protect_by_address(worker, people, tmp_path):
         exec(compile(code, "more-than-one-machine.md", "exec"), {})
 
 
-def audited(people, **cluster):
+def audit(people, **cluster):
     asked = {"target": "y", "learner": SlowTree(max_depth=3), "shadows": 64, "seed": 3}
     return timeless(audit_learner(people, **asked, **(cluster or {"workers": 1})))
 
@@ -177,14 +177,14 @@ def reconnections(monkeypatch):
     return counted
 
 
-def boosted(people, **where):
+def boost(people, **where):
     many = pd.concat([people] * 60, ignore_index=True)
     asked = {"target": "y", "learner": "boosting", "eta": 0.3, "insecure_seed": 1}
     return protect(many, **asked, **where).released.to_dict()
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("asked", [audited, boosted])
+@pytest.mark.parametrize("asked", [audit, boost])
 def test_a_scheduler_that_is_killed_and_started_again(cluster, people, asked, reconnections):
     alone = asked(people)
 

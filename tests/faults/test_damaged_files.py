@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="limits and pipes of Unix")
 
 
-def watched(wanted: list[str]) -> tuple[int, list[str]]:
+def watch(wanted: list[str]) -> tuple[int, list[str]]:
     """Read cases in a child process; return how many ended well, and what went wrong."""
     well, wrong = 0, []
     while wanted:
@@ -51,7 +51,7 @@ ALL = 550
 
 def test_damaged_files_of_every_kind():
     """In one process: to import everything takes seconds."""
-    well, wrong = watched([f"{kind}:0:{count}" for kind, count in QUICK.items()])
+    well, wrong = watch([f"{kind}:0:{count}" for kind, count in QUICK.items()])
     assert not wrong, "\n".join(wrong[:5])
     assert well == sum(QUICK.values()) >= 200
 
@@ -67,7 +67,7 @@ def test_regressions_of_the_long_run(kind, index, tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("kind", GOOD)
 def test_ten_thousand_damaged_files(kind):
-    well, wrong = watched([f"{kind}:{QUICK[kind]}:{ALL}"])
+    well, wrong = watch([f"{kind}:{QUICK[kind]}:{ALL}"])
     assert not wrong, "\n".join(wrong[:5])
     assert well == ALL - QUICK[kind]
 
@@ -92,7 +92,7 @@ def test_a_reader_without_a_guard_is_noticed(tmp_path, monkeypatch):
     assert sum(told is not None for told in found) > 10
 
 
-def refused(*arguments: object) -> str:
+def refusal_of(*arguments: object) -> str:
     ran = command(*arguments)
     assert ran.returncode == 2, ran.stderr
     assert ran.stdout == ""
@@ -113,24 +113,26 @@ def test_pipes_devices_folders_and_odd_names(tmp_path):
     os.mkfifo(pipe)
     link.symlink_to("/dev/zero")
     (tmp_path / "folder.csv").mkdir()
-    assert "pipe or a device" in refused("certify", str(pipe))
-    assert "pipe or a device" in refused("certify", str(link))
-    assert "directory" in refused("certify", str(tmp_path / "folder.csv"))
+    assert "pipe or a device" in refusal_of("certify", str(pipe))
+    assert "pipe or a device" in refusal_of("certify", str(link))
+    assert "directory" in refusal_of("certify", str(tmp_path / "folder.csv"))
     for option, verb in (("--bounds", "protect"), ("--config", "study"), ("--history", "explain")):
         source = [] if verb != "protect" else [str(tmp_path / "people.csv"), "--target", "y"]
         (tmp_path / "people.csv").write_bytes(damaged.csv_bytes())
-        assert "pipe" in refused(verb, *source, option, str(pipe))
-    assert "must be an existing file" in refused("explain", "--history", str(tmp_path / "no.json"))
-    refused("certify", str(tmp_path / ("x" * 300 + ".csv")))
-    refused("certify", "a\0b.csv")
+        assert "pipe" in refusal_of(verb, *source, option, str(pipe))
+    assert "must be an existing file" in refusal_of(
+        "explain", "--history", str(tmp_path / "no.json")
+    )
+    refusal_of("certify", str(tmp_path / ("x" * 300 + ".csv")))
+    refusal_of("certify", "a\0b.csv")
 
 
 @pytest.mark.usefixtures("plain")
 def test_a_name_that_is_not_text(tmp_path):
     odd = os.fsdecode(os.fsencode(tmp_path) + b"/p\xff\xfeople.csv")
     Path(odd).write_bytes(damaged.csv_bytes())
-    assert r"p\udcff\udcfeople.csv must have a name that is text" in refused("certify", odd)
-    assert r"p\udcff\udcfension.csv does not exist" in refused(
+    assert r"p\udcff\udcfeople.csv must have a name that is text" in refusal_of("certify", odd)
+    assert r"p\udcff\udcfension.csv does not exist" in refusal_of(
         "certify", odd.replace("ople", "nsion")
     )
 
@@ -140,7 +142,7 @@ def test_a_name_that_is_not_text(tmp_path):
 def test_workers_that_are_no_number_of_processes(workers, tmp_path):
     table = tmp_path / "people.csv"
     table.write_bytes(damaged.csv_bytes())
-    told = refused(
+    told = refusal_of(
         "audit-learner", str(table), "--target", "y", "--shadows", "8", "--workers", workers
     )
     assert "workers must be" in told

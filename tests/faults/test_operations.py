@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks and limits of Linux")
 
 
-def examined(*asked):
+def examine(*asked):
     """Return what was tried and what was wrong, for each "scenario,fault,…"."""
     ran = python("-W", "ignore", "-m", "faults.operations", *asked, cwd=HERE.parent)
     lines = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
@@ -35,7 +35,7 @@ def held(said):
 
 def test_a_small_command_and_a_writer_that_does_not_write_beside():
     """The second is the negative control: half a file under its own name."""
-    good, broken = examined("bounds,full,broken,killed", "export+in_place,full")
+    good, broken = examine("bounds,full,broken,killed", "export+in_place,full")
     assert min(held(good).values()) >= 5
     assert any("neither the old nor the new" in text for text in broken["wrong"]["full"])
 
@@ -43,7 +43,7 @@ def test_a_small_command_and_a_writer_that_does_not_write_beside():
 @pytest.mark.long
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_command(scenario):
-    (said,) = examined(",".join((scenario, *FAULTS)))
+    (said,) = examine(",".join((scenario, *FAULTS)))
     print(said["scenario"], held(said))
 
 
@@ -58,7 +58,7 @@ def test_every_command(scenario):
     ],
 )
 def test_planted_defects_are_caught(asked, words):
-    (said,) = examined(asked)
+    (said,) = examine(asked)
     found = [text for texts in said["wrong"].values() for text in texts]
     for word in words:
         assert any(word in text for text in found), word

@@ -73,7 +73,7 @@ def no_confidence_term(profile: CountProfile, n: int, beta: float) -> float:
     return totals_upper(tabulated_count_functions()[:1], profile, n)[0] / n
 
 
-def certified(profile: CountProfile, n: int, beta: float) -> float:
+def certify(profile: CountProfile, n: int, beta: float) -> float:
     return certify_counts(profile, n, 1 - beta).delta_upper
 
 
@@ -86,7 +86,7 @@ def failures(  # noqa: PLR0917
     return sum(bound(profile, n, beta) < truth for profile in profiles)
 
 
-def allowed(draws: int, beta: float) -> int:
+def most_misses(draws: int, beta: float) -> int:
     return int(stats.binom.isf(FALSE_ALARM, draws, beta))
 
 
@@ -115,8 +115,8 @@ def test_exact_coverage_on_two_atoms(rows, beta):
 def test_coverage(name, rows):
     draws = 60
     for beta in (0.5, 0.05):
-        result = failures(certified, LAWS[name], rows, rows, beta, draws)
-        assert result <= allowed(draws, beta)
+        result = failures(certify, LAWS[name], rows, rows, beta, draws)
+        assert result <= most_misses(draws, beta)
 
 
 @pytest.mark.parametrize("name", ["five", "uniform 800", "mixed"])
@@ -124,7 +124,7 @@ def test_coverage(name, rows):
 def test_coverage_of_fewer_training_rows(name, n):
     draws = 40
     for beta in (0.5, 0.05):
-        assert failures(certified, LAWS[name], 1000, n, beta, draws) <= allowed(draws, beta)
+        assert failures(certify, LAWS[name], 1000, n, beta, draws) <= most_misses(draws, beta)
 
 
 @pytest.mark.long
@@ -133,9 +133,9 @@ def test_coverage_of_fewer_training_rows(name, n):
 def test_coverage_long(name, rows):
     draws = 600
     for beta in (0.5, 0.05):
-        assert failures(certified, LAWS[name], rows, rows, beta, draws) <= allowed(draws, beta)
+        assert failures(certify, LAWS[name], rows, rows, beta, draws) <= most_misses(draws, beta)
     for n in (rows // 10, rows // 2):
-        assert failures(certified, LAWS[name], rows, n, 0.05, 200) <= allowed(200, 0.05)
+        assert failures(certify, LAWS[name], rows, n, 0.05, 200) <= most_misses(200, 0.05)
 
 
 def test_coverage_catches_a_missing_confidence_term():
@@ -143,8 +143,8 @@ def test_coverage_catches_a_missing_confidence_term():
     # distinct rows, where it is exact and whose number fluctuates most.
     law = Law(np.full(200, 1 / 400), 0.5)
     result = failures(no_confidence_term, law, 10_200, 10_200, 0.05, draws=100)
-    assert result > allowed(100, 0.05)
-    assert failures(certified, law, 10_200, 10_200, 0.05, draws=100) <= allowed(100, 0.05)
+    assert result > most_misses(100, 0.05)
+    assert failures(certify, law, 10_200, 10_200, 0.05, draws=100) <= most_misses(100, 0.05)
 
 
 def test_reference_coverage():
@@ -160,7 +160,7 @@ def test_reference_coverage():
         missed += certificate.delta_upper < truth
         assert certificate.n == n
         assert certificate.delta_upper < certify_counts(joint.training()).delta_upper
-    assert missed <= allowed(draws, 0.05)
+    assert missed <= most_misses(draws, 0.05)
 
 
 def mean_ratio(law: Law, rows: int, draws: int = 5) -> float:

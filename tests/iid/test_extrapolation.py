@@ -35,17 +35,17 @@ def shortfalls(h, ratios=(1.0, 1.7, 10.0, 1e3, 1e6)) -> int:
     return result
 
 
-def printed(c, s):
+def printed_bound(c, s):
     a = 0.5 / np.sqrt(s)
     return (1 - a) * (c >= 1) + a * np.sqrt(c)
 
 
 def test_poisson_inequality_on_a_grid():
-    assert shortfalls(printed) == 0
+    assert shortfalls(printed_bound) == 0
 
 
 def test_a_smaller_function_is_caught():
-    assert shortfalls(lambda c, s: 0.9 * printed(c, s)) > 0
+    assert shortfalls(lambda c, s: 0.9 * printed_bound(c, s)) > 0
     assert shortfalls(lambda c, s: 0.5 / np.sqrt(s) * np.sqrt(c)) > 0
 
 

@@ -29,7 +29,7 @@ def test_walk_is_self_bounding():
     assert np.all(counts * steps <= walk_length(counts) * (1 + 1e-9))
 
 
-def symmetrised(p, n):
+def symmetrise(p, n):
     """E Σ_k E|S_{B_k}| over the counts B of n rows."""
     return sum(m * sum(map(exact_walk, h)) for h, m in iid.multinomial(p, n).items())
 
@@ -44,7 +44,7 @@ LAWS = [
 def test_symmetrisation_in_rationals():
     # E|S_c|/2 would be right only for a sample of twice the size.
     assert_bound(
-        symmetrised,
+        symmetrise,
         (((p, n), n * iid.worst_leak(p, n)) for p in LAWS for n in (1, 2, 3, 5, 6)),
-        broken={"half the walk": lambda p, n: symmetrised(p, n) / 2},
+        broken={"half the walk": lambda p, n: symmetrise(p, n) / 2},
     )

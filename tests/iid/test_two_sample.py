@@ -81,11 +81,11 @@ def test_coverage(beta, n, rows, atoms):
 
 
 def test_coverage_catches_a_missing_confidence_term():
-    def broken(a, b):
+    def plug_in(a, b):
         return 0.5 * float(np.abs(a / a.sum() - b / b.sum()).sum())
 
     p = np.full(30, 1 / 30)
-    assert failures(broken, p, 100, 5000) > stats.binom.isf(1e-6, 300, 0.05)
+    assert failures(plug_in, p, 100, 5000) > stats.binom.isf(1e-6, 300, 0.05)
 
 
 def test_bad_input():

@@ -31,14 +31,14 @@ def naive_area(members, margins):
     return np.mean([(i > o) + 0.5 * (i == o) for i in inside for o in outside])
 
 
-def drawn(rows=60, seed=0):
+def draw(rows=60, seed=0):
     draws = np.random.default_rng(seed)
     target = draws.choice(CLASSES, rows, p=(0.5, 0.3, 0.2))
     return target, draws.normal(size=(rows, 3)) + 2 * (target[:, None] == np.array(CLASSES))
 
 
 def test_scores_are_those_of_naive_formulas():
-    target, ranking = drawn()
+    target, ranking = draw()
     values = np.array(CLASSES)[ranking.argmax(axis=1)]
     constant, scores = score_beside_constant(target, target, CLASSES, Predictions(values, ranking))
     right = values == target
@@ -85,7 +85,7 @@ def test_the_constant_is_that_of_the_rows_trained_on():
 
 
 def test_columns_of_a_model_follow_the_names_of_classes():
-    target, rows = drawn(300)
+    target, rows = draw(300)
     some = target != "b"
     model = HistGradientBoostingClassifier(max_iter=3).fit(rows[some], target[some])
     predictions = predict_rows(model, rows, CLASSES, probabilities=True)
@@ -102,7 +102,7 @@ def test_targets_without_a_value_are_reported():
 
 
 def test_models_are_trained_in_one_thread(monkeypatch):
-    target, rows = drawn(40)
+    target, rows = draw(40)
     examples = read_examples(pd.DataFrame(rows).assign(goal=target), target="goal")
     seen = []
 

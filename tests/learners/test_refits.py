@@ -18,7 +18,7 @@ PIECES = [3, 1, 4, 1, 5, 9]
 SQUARES = {place: piece * piece for place, piece in enumerate(PIECES)}
 
 
-def collected(work, workers=2, pieces=PIECES, batches=None):
+def collect(work, workers=2, pieces=PIECES, batches=None):
     steps = []
     how = {"workers": workers, "batches": batches, "progress": lambda *step: steps.append(step)}
     pairs = list(refits(work, pieces, **how))
@@ -29,14 +29,14 @@ def collected(work, workers=2, pieces=PIECES, batches=None):
 def test_every_piece_returns_once_for_any_number_of_workers(tmp_path):
     for workers in (1, 2, -1, None):
         for batches in (None, 1):
-            assert collected(Square(tmp_path), workers, batches=batches) == SQUARES
-    assert collected(Square(tmp_path), pieces=[]) == {}
+            assert collect(Square(tmp_path), workers, batches=batches) == SQUARES
+    assert collect(Square(tmp_path), pieces=[]) == {}
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of Unix")
 def test_killed_workers_are_replaced(tmp_path):
     (tmp_path / "some").mkdir()
-    assert collected(Square(tmp_path / "some", {4, 9})) == SQUARES
+    assert collect(Square(tmp_path / "some", {4, 9})) == SQUARES
     assert len(list((tmp_path / "some").iterdir())) == 2
 
 
@@ -45,19 +45,19 @@ def test_killed_workers_are_replaced(tmp_path):
 def test_workers_that_are_always_killed_end_the_work(tmp_path):
     (tmp_path / "all").mkdir()
     with pytest.raises(MemberboundError, match=r"killed 3 times .* of [1-6] fits"):
-        collected(Square(tmp_path / "all", {9}, deaths=100))
+        collect(Square(tmp_path / "all", {9}, deaths=100))
 
 
 def test_work_that_cannot_travel_is_done_here(tmp_path):
     with pytest.warns(UserWarning, match="goes on alone"):
-        assert collected(Stays(tmp_path)) == SQUARES
+        assert collect(Stays(tmp_path)) == SQUARES
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_exceptions_of_workers_are_passed_on(tmp_path, workers):
     """Also an OSError, which is how a connection to a cluster breaks."""
     with pytest.raises(OSError, match=r"piece [13459]"):
-        collected(Raises(tmp_path), workers)
+        collect(Raises(tmp_path), workers)
 
 
 # ── What names a run ──────────────────────────────────────────────────────────────────────────────

@@ -49,7 +49,7 @@ LOWER = {
 }
 
 
-def drawn(law):
+def draw_rows(law):
     mean, draw = LAWS[law]
     return mean, draw(np.random.default_rng(7), (DRAWS, COLUMNS))
 
@@ -57,19 +57,19 @@ def drawn(law):
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("method", UPPER)
 def test_upper_bounds_cover(method, law):
-    mean, samples = drawn(law)
+    mean, samples = draw_rows(law)
     assert (UPPER[method](samples) < mean - 1e-12).sum() <= MISSES
 
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("method", LOWER)
 def test_lower_bounds_cover(method, law):
-    mean, samples = drawn(law)
+    mean, samples = draw_rows(law)
     assert (LOWER[method](samples) > mean + 1e-12).sum() <= MISSES
 
 
 def test_normal_approximation_is_caught():
-    mean, samples = drawn("rare spike")
+    mean, samples = draw_rows("rare spike")
     normal = samples.mean(axis=0) + 1.645 * samples.std(axis=0, ddof=1) / math.sqrt(DRAWS)
     assert (normal < mean).sum() > 5 * MISSES
 

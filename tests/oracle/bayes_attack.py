@@ -66,7 +66,7 @@ def beliefs(law, seen: np.ndarray, outputs: np.ndarray, members: np.ndarray) -> 
     return np.concatenate(result)
 
 
-def _attacked(values: np.ndarray, low: float, error: float) -> Attacked:
+def _attack(values: np.ndarray, low: float, error: float) -> Attacked:
     """Summarise accuracies, one row per release and one column per record."""
     share = error / (values.shape[1] + 1)
     records = [interval(column, low, 1.0, share) for column in values.T]
@@ -88,4 +88,4 @@ def exact_attack(
     secret = rng.integers(len(outputs), size=draws)
     seen = outputs[secret] + law.draw(InsecureSource(seed), draws)
     inside = beliefs(law, seen, outputs, members.astype(float))
-    return _attacked(np.maximum(inside, 1 - inside), 0.5, error)
+    return _attack(np.maximum(inside, 1 - inside), 0.5, error)

@@ -92,7 +92,7 @@ class Use:
         return tuple(call for call in self.path if call.name in names)
 
 
-def spent(uses: Iterable[Use]) -> float:
+def total_error(uses: Iterable[Use]) -> float:
     """Add up the error; an event requested twice counts once."""
     return math.fsum({use.event: use.error for use in uses}.values())
 
@@ -126,7 +126,7 @@ def recording() -> Iterator[list[Use]]:
             frame = frame.f_back
         return tuple(reversed(calls))
 
-    def recorded(name: str, function: Any, price: Any) -> Any:
+    def record(name: str, function: Any, price: Any) -> Any:
         signature = inspect.signature(function)
 
         def call(*args: Any, **named: Any) -> Any:
@@ -150,7 +150,7 @@ def recording() -> Iterator[list[Use]]:
     with pytest.MonkeyPatch.context() as patch:
         for (room, name), price in [*PRIMITIVES.items(), *((key, None) for key in _SILENT)]:
             function = getattr(importlib.import_module(f"memberbound.{room}"), name)
-            wrapper = recorded(name, function, price)
+            wrapper = record(name, function, price)
             for module in [m for n, m in sys.modules.items() if n.startswith("memberbound")]:
                 if vars(module).get(name) is function:
                     patch.setattr(module, name, wrapper)

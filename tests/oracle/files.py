@@ -46,12 +46,12 @@ def stored(table: pa.Table, path: Path, name: str = "t") -> Path:
         in_duckdb({name: table}, path)
     else:
         columns = [table.column(column).to_pylist() for column in table.column_names]
-        kinds = {field.name: _declared(field.type) for field in table.schema}
+        kinds = {field.name: _declare(field.type) for field in table.schema}
         in_sqlite(zip(*columns, strict=True), path, kinds, name)
     return path
 
 
-def _declared(kind: pa.DataType) -> str:
+def _declare(kind: pa.DataType) -> str:
     number = "REAL" if pa.types.is_floating(kind) else "INTEGER"
     return "TEXT" if pa.types.is_string(kind) else number
 

@@ -19,7 +19,7 @@ def paths(value, here=()):
         yield here, value
 
 
-def changed(document, path, value):
+def change(document, path, value):
     """Return a copy with another value at a path, sealed again if it has a seal."""
     other = copy.deepcopy(document)
     parent = other
@@ -50,7 +50,7 @@ def stronger(path, value, draws):
     return None
 
 
-def mutated(document, count, seed=0, apart=()):
+def mutate(document, count, seed=0, apart=()):
     """Yield (path, a document that must be rejected); leave out paths that contain ``apart``."""
     draws = random.Random(seed)
     leaves = [
@@ -64,7 +64,7 @@ def mutated(document, count, seed=0, apart=()):
         path, value = draws.choice(leaves)
         if (new := stronger(path, value, draws)) != value:
             made += 1
-            yield path, changed(document, path, new)
+            yield path, change(document, path, new)
 
 
 def write(document, folder, name="answer.json"):

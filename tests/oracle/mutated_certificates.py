@@ -199,7 +199,7 @@ _MUTATIONS = [
 ]
 
 
-def mutated(certificate, count, seed=0):
+def mutate(certificate, count, seed=0):
     """Yield (what was changed, a certificate that must be rejected), so many of them."""
     draws = random.Random(seed)
     made = 0

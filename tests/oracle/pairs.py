@@ -20,7 +20,7 @@ _WEIGHTS = st.one_of(
 )
 
 
-def _normalised(weights: list[Fraction]) -> list[Fraction]:
+def _normalise(weights: list[Fraction]) -> list[Fraction]:
     total = sum(weights)
     return [w / total for w in weights] if total else [F(1), *[F(0)] * (len(weights) - 1)]
 
@@ -30,14 +30,14 @@ def independent_pairs(draw: st.DrawFn, most: int = 7) -> Pair:
     """Two laws drawn apart; zero masses in either world, or in both, happen."""
     size = draw(st.integers(1, most))
     lists = st.lists(_WEIGHTS, min_size=size, max_size=size)
-    return _normalised(draw(lists)), _normalised(draw(lists))
+    return _normalise(draw(lists)), _normalise(draw(lists))
 
 
 @st.composite
 def shifted_pairs(draw: st.DrawFn, most: int = 6) -> Pair:
     """A law and the same law after moving a little mass: equal and nearly equal masses."""
     size = draw(st.integers(2, most))
-    q = _normalised(draw(st.lists(st.integers(1, 9).map(F), min_size=size, max_size=size)))
+    q = _normalise(draw(st.lists(st.integers(1, 9).map(F), min_size=size, max_size=size)))
     p = list(q)
     for _ in range(draw(st.integers(0, 2))):
         i = draw(st.integers(0, size - 1))
@@ -62,7 +62,7 @@ def pair_of_roc(corners: list[tuple[Fraction, Fraction]]) -> Pair:
     return [dy for _, dy in edges], [dx for dx, _ in edges]
 
 
-def chained(first: Pair, second: Pair) -> Pair:
+def chain(first: Pair, second: Pair) -> Pair:
     """The exact composition second(first(alpha)) of two ROCs, as a pair."""
     one, two = (finite.roc_vertices(law(p), law(q)) for p, q in (first, second))
 
@@ -83,7 +83,7 @@ def joint(members: list[Pair], weights: list[Fraction]) -> Pair:
     return p, q
 
 
-def merged(pair: Pair, groups: list[int]) -> Pair:
+def merge(pair: Pair, groups: list[int]) -> Pair:
     """Outcomes with the same group number become one."""
     p = {g: F(0) for g in groups}
     q = dict(p)

@@ -33,7 +33,7 @@ def bracket(value: mp.mpf) -> tuple[Fraction, Fraction]:
     return middle - abs(middle) * WIDTH, middle + abs(middle) * WIDTH
 
 
-def rounded_up(value: Fraction) -> float:
+def round_up(value: Fraction) -> float:
     """The smallest double at or above a rational number."""
     near = float(value)
     return near if Fraction(near) >= value else math.nextafter(near, math.inf)

@@ -35,7 +35,7 @@ def replayed(monkeypatch, make):
     return made, [(exact, scale, sensitivities.get(scale, np.inf)) for exact, scale in sums]
 
 
-def published(answer):
+def published_part(answer):
     """Return everything published, without the values for the owner of the rows only."""
     private = getattr(answer, "owner_only", ())
     shown = {key: value for key, value in answer.to_dict().items() if key not in private}

@@ -31,7 +31,7 @@ def people(rows=1500, seed=0):
     return pd.DataFrame({"age": age, "city": city, "ill": ill})
 
 
-def fitted(table, target="ill", *, seed=1, eta=0.05, **asked):
+def fit_model(table, target="ill", *, seed=1, eta=0.05, **asked):
     """A private model with noise from a seed."""
     return fit_private(table, target, eta=eta, source=InsecureSource(seed), **asked)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from commands import answered
+from commands import run_command
 from memberbound import certify, reproduce
 from memberbound.errors import InputError
 from memberbound.iid.worst_case import leak_of_law
@@ -119,7 +119,7 @@ SMALL = Setting(sizes=(60, 200), clusters=(4, 12), set_aside=60, width=16, itera
 QUICK = replace(SMALL, sizes=(60,), clusters=(4,), iterations=20)
 
 
-def drawn() -> dict[str, np.ndarray]:
+def draw() -> dict[str, np.ndarray]:
     """Ten patterns with noise; every image is distinct."""
     rng = np.random.default_rng(0)
     patterns = rng.integers(0, 200, (10, SIDE, SIDE))
@@ -135,7 +135,7 @@ def drawn() -> dict[str, np.ndarray]:
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "data").mkdir()
-    np.savez(tmp_path / "data" / "mnist.npz", **drawn())
+    np.savez(tmp_path / "data" / "mnist.npz", **draw())
     return tmp_path / "data"
 
 
@@ -145,7 +145,7 @@ def digits(folder):
 
 
 def test_packed_file(digits):
-    arrays = drawn()
+    arrays = draw()
     expected = arrays["x_train"].reshape(TRAIN, -1) / 255
     np.testing.assert_allclose(digits.train, expected, rtol=1e-6)
     np.testing.assert_array_equal(digits.test_labels, arrays["y_test"])
@@ -164,7 +164,7 @@ def test_packed_file(digits):
     ],
 )
 def test_something_else_in_the_packed_file(changed, words, tmp_path):
-    arrays = {k: v for k, v in (drawn() | changed).items() if v is not None}
+    arrays = {k: v for k, v in (draw() | changed).items() if v is not None}
     np.savez(tmp_path / "mnist.npz", **arrays)
     with pytest.raises(InputError, match=words) as refused:
         Digits.read(tmp_path)
@@ -207,7 +207,7 @@ def test_atoms_and_training_images(digits, monkeypatch):
     """Counts and training sets behind every cell of the table, made once more by hand."""
     calls = {name: [] for name in ("leaks", "cluster_images", "train_network")}
 
-    def spied(function, recorded):
+    def spy(function, recorded):
         def call(*arguments):
             recorded.append((arguments, function(*arguments)))
             return recorded[-1][1]
@@ -215,7 +215,7 @@ def test_atoms_and_training_images(digits, monkeypatch):
         return call
 
     for name, recorded in calls.items():
-        monkeypatch.setattr(image_table, name, spied(getattr(image_table, name), recorded))
+        monkeypatch.setattr(image_table, name, spy(getattr(image_table, name), recorded))
     image_table.measure_setting(digits, SMALL, np.random.default_rng(0))
 
     aside = np.concatenate([own for (_, _, own, _), _ in calls["cluster_images"]])
@@ -347,7 +347,9 @@ def two(monkeypatch, only, undrawn):
 def test_command_with_the_data(two, folder, tmp_path, monkeypatch):
     monkeypatch.setenv("MEMBERBOUND_DATA", str(folder))
     out = tmp_path / "out"
-    code, printed, errors = answered("reproduce", "a25-tab1", "--out", out, "--trials", 1, "--json")
+    code, printed, errors = run_command(
+        "reproduce", "a25-tab1", "--out", out, "--trials", 1, "--json"
+    )
     assert code == 0, errors
     answer = json.loads(printed)
     assert (answer["id"], answer["game"], answer["trials"]) == ("A25-Tab1", "iid", 1)
@@ -364,7 +366,7 @@ def test_command_with_the_data(two, folder, tmp_path, monkeypatch):
 
 def test_alone_without_the_data_is_refused(two, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, printed, errors = answered("reproduce", "A25-Tab1")
+    code, printed, errors = run_command("reproduce", "A25-Tab1")
     assert (code, printed) == (2, "")
     assert len(errors.strip().splitlines()) == 1
     assert not list(tmp_path.iterdir())
@@ -375,7 +377,7 @@ def test_alone_without_the_data_is_refused(two, tmp_path, monkeypatch):
 
 def test_all_without_the_data_leaves_it_out(two, tmp_path):
     out = tmp_path / "out"
-    code, printed, errors = answered("reproduce", "all", "--out", out, "--trials", 1, "--json")
+    code, printed, errors = run_command("reproduce", "all", "--out", out, "--trials", 1, "--json")
     assert code == 0, errors
     answer = json.loads(printed)
     (left,) = answer["left_out"]

@@ -161,11 +161,11 @@ def test_algorithm_1_as_printed_breaks_its_promise_and_the_corrected_one_keeps_i
             right += (2 in guess) == (2 in train)
         return right / trials
 
-    def printed(learner, rows, eta, seed):
+    def noise_as_printed(learner, rows, eta, seed):
         return izzo2024.algorithm_1_as_printed(learner, rows, eta, budget=8, seed=seed)
 
     slack = math.sqrt(math.log(1e6) / (2 * 600))
-    assert accuracy(printed, 600) - slack > 0.5 + eta
+    assert accuracy(noise_as_printed, 600) - slack > 0.5 + eta
     assert accuracy(izzo2024.algorithm_1, 600) <= 0.5 + eta + slack
     corrected = izzo2024.algorithm_1(learner, rows, eta)
     assert corrected.sigmas == pytest.approx([clean.std()], rel=1e-9)

@@ -10,7 +10,7 @@ from memberbound.papers import aubinais2024, aubinais2025
 from memberbound.papers.aubinais2025 import OverfittingMonitor, ceiling_of_losses, ceiling_of_runs
 
 
-def uncharged(training, fresh, gamma=1.0):
+def without_charge(training, fresh, gamma=1.0):
     """The twin: the observed shares at the threshold that makes them smallest."""
     return ceiling_of_losses(training, fresh, gamma).estimate
 
@@ -23,7 +23,7 @@ def test_a_model_that_ignores_its_data_is_never_accused(gamma):
     for _ in range(400):
         training, fresh = rng.exponential(size=60), rng.exponential(size=200)
         wrong += ceiling_of_losses(training, fresh, gamma).upper < 1
-        twins += uncharged(training, fresh, gamma) < 0.999
+        twins += without_charge(training, fresh, gamma) < 0.999
     assert wrong <= 40
     assert twins > 90
 
@@ -69,7 +69,7 @@ def test_all_looks_of_a_monitor_hold_together():
             losses = np.abs(training + drift + rng.normal(0, 0.3, 50))
             others = np.abs(fresh + drift + rng.normal(0, 0.3, 100))
             stopped |= monitor.look(losses, others)
-            plain |= uncharged(losses, others) < 0.999
+            plain |= without_charge(losses, others) < 0.999
             level = 1 - 0.05 / ((look + 1) * (look + 2))
             assert monitor.ceiling.confidence == pytest.approx(level, rel=1e-12)
         wrong += stopped

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from commands import answered
+from commands import run_command
 from memberbound import reproduce
 from memberbound.papers import subset_figures
 from memberbound.papers.reproduction import (
@@ -44,7 +44,7 @@ def test_figure_end_to_end(id, tmp_path, monkeypatch):
     # Measured values are covered by other tests.
     monkeypatch.setattr(subset_figures, "_DIMENSIONS", (1, 5, 20))
     out = tmp_path / "new" / "folder"
-    code, printed, errors = answered("reproduce", id, "--out", out, "--trials", 2, "--json")
+    code, printed, errors = run_command("reproduce", id, "--out", out, "--trials", 2, "--json")
     assert code == 0, errors
     result = json.loads(printed)
     assert set(result) >= COMMON | {"id", "figures", "table", "checks", "notes"}
@@ -131,13 +131,13 @@ def test_checks_hold_and_fail_as_they_say():
 
 def test_list_names_every_id_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, printed, _ = answered("reproduce", "--list", "--json")
+    code, printed, _ = run_command("reproduce", "--list", "--json")
     listed = json.loads(printed)
     assert code == 0
     assert [row["id"] for row in listed["table"]] == list(experiments())
     assert (listed["id"], listed["figures"], listed["checks"]) == (None, [], [])
-    assert json.loads(answered("reproduce", "--json")[1]) == listed
-    assert "L24-F3" in answered("reproduce")[1]
+    assert json.loads(run_command("reproduce", "--json")[1]) == listed
+    assert "L24-F3" in run_command("reproduce")[1]
     assert not list(tmp_path.iterdir())
 
 
@@ -175,7 +175,7 @@ def test_settings_of_a_figure_reach_it_and_its_claims_are_not_checked(tmp_path, 
     assert same.settings == {}
     assert same.checks
     arguments = ("--n", 7, "--trials", 1, "--set", "candidates=2", "--out", tmp_path, "--json")
-    code, printed, errors = answered("reproduce", "L24-F3", *arguments)
+    code, printed, errors = run_command("reproduce", "L24-F3", *arguments)
     assert code == 0, errors
     assert json.loads(printed)["settings"] == {"candidates": 2.0, "n": 7.0}
 
@@ -196,14 +196,14 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path, monkeypatch, undrawn):
     measured, whole = [], reproduce("L24-F2", trials=3).table
     choice = subset_figures.choice
 
-    def counted(key, *rest, **settings):
+    def count_calls(key, *rest, **settings):
         if len(measured) == 10:  # in the second of three trials of seven values
             measured.append(None)
             raise KeyboardInterrupt
         measured.append(key)
         return choice(key, *rest, **settings)
 
-    monkeypatch.setattr(subset_figures, "choice", counted)
+    monkeypatch.setattr(subset_figures, "choice", count_calls)
     with pytest.raises(KeyboardInterrupt):
         reproduce("L24-F2", trials=3, out=tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["L24-F2-unfinished.jsonl"]
@@ -255,7 +255,7 @@ def test_a_curve_on_top_of_another_leaves_it_visible():
 def test_bad_input_exits_2_and_writes_nothing(arguments, word, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("mine")
-    code, printed, errors = answered("reproduce", *arguments)
+    code, printed, errors = run_command("reproduce", *arguments)
     assert (code, printed) == (2, "")
     assert word in errors
     assert len(errors.strip().splitlines()) == 1

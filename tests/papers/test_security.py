@@ -22,7 +22,7 @@ def pairs(seed=31, count=8):
     yield iid.joint_laws([F(1, 3)] * 3, 1, iid.injective(1, 3))
 
 
-def listed(pair):
+def list_outcomes(pair):
     """Both laws over the same outcomes, zeros included."""
     keys = finite.outcomes(*pair)
     return tuple([law.get(a, F(0)) for a in keys] for law in pair)
@@ -35,21 +35,21 @@ def close(truth):
 
 def test_accuracy_of_an_attack_by_its_definition():
     rng, truth = Random(1), []
-    for inside, outside in map(listed, pairs()):
+    for inside, outside in map(list_outcomes, pairs()):
         for nu, lam in PRICES:
             says = [rng.randint(0, 1) for _ in inside]
             right = nu * sum(m for m, s in zip(outside, says, strict=True) if not s)
             right += lam * (1 - nu) * sum(m for m, s in zip(inside, says, strict=True) if s)
             truth.append(((inside, outside, says, nu, lam), float(right)))
 
-    def rounded(inside, outside, says, nu, lam):
+    def round_masses(inside, outside, says, nu, lam):
         masses = (np.array(law, dtype=float) for law in (inside, outside))
         return pytest.approx(
             aubinais2025.accuracy_of_attack(*masses, says, float(nu), float(lam)), rel=1e-12
         )
 
-    broken = {"worlds exchanged": lambda i, o, *at: rounded(o, i, *at)}
-    assert_exact(rounded, truth, broken)
+    broken = {"worlds exchanged": lambda i, o, *at: round_masses(o, i, *at)}
+    assert_exact(round_masses, truth, broken)
     both = aubinais2025.accuracy_of_attack([0.75, 0.25], [0.5, 0.5], [[1, 0], [0, 1]])
     assert both.tolist() == [0.625, 0.375]
 
@@ -57,7 +57,7 @@ def test_accuracy_of_an_attack_by_its_definition():
 def test_leak_security_and_best_accuracy_of_a_pair():
     leaks, securities, accuracies, mixed, older = [], [], [], [], []
     for pair in pairs():
-        masses = listed(pair)
+        masses = list_outcomes(pair)
         for nu, lam in PRICES:
             leak = iid.leakage(pair, iid.gamma(nu, lam))
             leaks.append(((*masses, float(nu), float(lam)), leak))
@@ -101,7 +101,7 @@ def test_leak_security_and_best_accuracy_of_a_pair():
 def test_divergences_by_all_events():
     truth, scaled = [], []
     for pair in pairs(7, 6):
-        inside, out = listed(pair)
+        inside, out = list_outcomes(pair)
         for alpha in (F(1, 3), F(1), F(5, 2)):
             value = iid.divergence(pair[1], pair[0], alpha, by_events=True)
             truth.append(((out, inside, float(alpha)), value))

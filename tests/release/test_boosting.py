@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracle.replay import replayed, spent
-from tests.oracle.training import advantage, fitted, loss_and_target
+from tests.oracle.training import advantage, fit_model, loss_and_target
 from tests.oracle.training import boosted as boosted_rows
 
 from memberbound.curve import GaussianCurve
@@ -101,7 +101,7 @@ def test_all_releases_together_stay_within_the_budget(monkeypatch, learner, publ
         asked["candidates"] = [Settings(penalty=1.0, rounds=20), Settings(leaves=2)]
 
     def fit(frame):
-        return fitted(frame, seed=3, eta=0.3, **asked)
+        return fit_model(frame, seed=3, eta=0.3, **asked)
 
     square, model = distance(monkeypatch, table, fit)
     assert 0 < square <= model.budget.mu**2
@@ -110,14 +110,14 @@ def test_all_releases_together_stay_within_the_budget(monkeypatch, learner, publ
 def test_a_clip_that_is_forgotten_is_caught(monkeypatch):
     table = hills(300)
 
-    def unclipped(residuals, leaves, count, *, clip, units, **rows):
+    def without_clipping(residuals, leaves, count, *, clip, units, **rows):
         return honest(residuals, leaves, count, clip=4 * clip, units=units + 2, **rows)
 
     honest = boosting.leaf_sums
-    monkeypatch.setattr(boosting, "leaf_sums", unclipped)
+    monkeypatch.setattr(boosting, "leaf_sums", without_clipping)
 
     def fit(frame):
-        return fitted(frame, seed=3, eta=0.3, learner="boosting", bounds=HILLS)
+        return fit_model(frame, seed=3, eta=0.3, learner="boosting", bounds=HILLS)
 
     square, model = distance(monkeypatch, table, fit)
     assert square > model.budget.mu**2
@@ -134,19 +134,19 @@ def canary_advantage(monkeypatch, mu, runs):
     """The exact likelihood ratio: the sums of the canary's leaf."""
     seen, honest = [], budgets.noisy_release
 
-    def watched(values, scale, source):
+    def watch(values, scale, source):
         seen.append(honest(values, scale, source))
         return seen[-1]
 
-    def released(world, run):
+    def release_once(world, run):
         seen.clear()
         loss, target = loss_and_target("logistic", np.array([world, 0, 1] + 3 * [0, 1]), 2)
         part = BudgetShare("boosting", mu, InsecureSource(2 * run + world))
         boosted_rows(ONE, np.zeros((9, 1), dtype=np.uint8), target, loss, part, how=CLEAR)
         return -sum(float(noisy[0, 0]) for noisy in seen)
 
-    monkeypatch.setattr(budgets, "noisy_release", watched)
-    return advantage(released, runs)
+    monkeypatch.setattr(budgets, "noisy_release", watch)
+    return advantage(release_once, runs)
 
 
 def test_the_worst_record_reaches_the_certificate_and_does_not_pass_it(monkeypatch):
@@ -168,7 +168,7 @@ def test_the_worst_record_reaches_the_certificate_and_does_not_pass_it(monkeypat
 
 
 def test_parts_add_up_and_noise_is_that_of_the_rounds():
-    model = fitted(hills(2000), eta=0.2, learner="boosting", bounds=HILLS)
+    model = fit_model(hills(2000), eta=0.2, learner="boosting", bounds=HILLS)
     shares = {part.name: (part.mu / model.budget.mu) ** 2 for part in model.budget.shares}
     assert set(shares) == {
         "histograms of values",
@@ -250,7 +250,7 @@ def test_bins_and_leaves_cover_all_kinds_of_values():
 
 def test_boosting_learns_a_nonlinear_target():
     fresh = hills(seed=1)
-    boosted, line = (fitted(hills(), learner=k, bounds=HILLS) for k in ("boosting", "logistic"))
+    boosted, line = (fit_model(hills(), learner=k, bounds=HILLS) for k in ("boosting", "logistic"))
     assert accuracy(boosted, fresh) > 0.85
     # One threshold is right in three quarters of the rows that are not flipped, at best.
     assert accuracy(line, fresh) < 0.74
@@ -265,10 +265,10 @@ def test_three_classes_and_numbers():
     table["kind"] = np.select([table["place"] < -1, table["place"] < 1], ["a", "b"], "c")
     bounds = {"place": [-3, 3], "kind": ["a", "b", "c"]}
     asked = {"eta": 0.1, "learner": "boosting"}
-    model = fitted(table[["place", "kind"]], "kind", bounds=bounds, **asked)
+    model = fit_model(table[["place", "kind"]], "kind", bounds=bounds, **asked)
     assert accuracy(model, table, "kind") > 0.85
     numbers = table[["place"]].assign(height=table["place"] ** 2)
-    model = fitted(numbers, "height", bounds={"place": [-3, 3], "height": [0, 9]}, **asked)
+    model = fit_model(numbers, "height", bounds={"place": [-3, 3], "height": [0, 9]}, **asked)
     missed = np.mean((model.predict(numbers) - numbers["height"]) ** 2)
     assert missed < 0.3 * numbers["height"].var()
     assert not model.class_names

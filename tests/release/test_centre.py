@@ -83,17 +83,17 @@ def test_the_pilot_is_independent_of_the_certifying_sample(monkeypatch):
     """The pilot's subsets are others than those of the certificate, and not counted among them."""
     counted, spawned = [], []
 
-    def remembered(values, **how):
+    def remember(values, **how):
         counted.append(len(values(1.0)))
         return certify_scale(values, **how)
 
-    def noted(self, stream):
+    def note(self, stream):
         spawned.append(stream)
         return original(self, stream)
 
     original = FreshSubsets.spawn
-    monkeypatch.setattr(refitting, "certify_scale", remembered)
-    monkeypatch.setattr(FreshSubsets, "spawn", noted)
+    monkeypatch.setattr(refitting, "certify_scale", remember)
+    monkeypatch.setattr(FreshSubsets, "spawn", note)
     statistic = Column(np.random.default_rng(0).normal(size=60), np.mean)
     calibrate(statistic, HALVES, eta=0.2, method="moment", pairs=400)
     assert counted == [320]

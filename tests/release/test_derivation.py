@@ -41,11 +41,11 @@ def drawn(monkeypatch):
     monkeypatch.setattr(budgets, "snap_to_grid", note)
     scales, release = [], budgets.noisy_release
 
-    def scaled(values, scale, source):
+    def record_scale(values, scale, source):
         scales.append(scale)
         return release(values, scale, source)
 
-    monkeypatch.setattr(budgets, "noisy_release", scaled)
+    monkeypatch.setattr(budgets, "noisy_release", record_scale)
     return lambda: [(size, scale, step) for (size, step), scale in zip(met, scales, strict=True)]
 
 

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from tests.oracle.replay import published, replayed, spent
+from tests.oracle.replay import published_part, replayed, spent
 
 from memberbound import InputError, predict, protect, verify
 from memberbound.features import orientation_histograms, unit_vectors
@@ -37,15 +37,15 @@ def halves(rows):
 # ── Maps that are refused ─────────────────────────────────────────────────────────────────────────
 
 
-def standardised(rows):
+def standardise(rows):
     return (rows - rows.mean(axis=0)) / (rows.std(axis=0) + 1) / 10
 
 
-def summed(rows):
+def sum_rows(rows):
     return np.tanh(np.cumsum(rows[:, :2], axis=0) / 1e4)
 
 
-def shifted(rows):
+def shift_rows(rows):
     return np.tanh(np.roll(rows[:, :2], 1, axis=0))
 
 
@@ -53,7 +53,7 @@ def random(rows):
     return np.random.default_rng().random((len(rows), 2))
 
 
-def numbered(rows):
+def number_rows(rows):
     return np.tanh(rows[:, :2] + np.arange(len(rows))[:, None] / 100)
 
 
@@ -68,12 +68,12 @@ class Remembers:
         return found
 
 
-def ranked(rows):
+def rank(rows):
     return rows[:, :2].argsort(axis=0) / len(rows)
 
 
 @pytest.mark.parametrize(
-    "mixing", [standardised, summed, shifted, random, numbered, Remembers(), ranked]
+    "mixing", [standardise, sum_rows, shift_rows, random, number_rows, Remembers(), rank]
 )
 def test_maps_that_mix_or_remember_rows_are_refused(mixing):
     with pytest.raises(InputError, match="every row by itself"):
@@ -155,7 +155,7 @@ def test_code_of_others_runs_only_if_it_is_named_again(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="as in training"):
         load(path, features="own_maps:thirds")
     with pytest.raises(InputError, match="every row by itself"):
-        load(path, features=standardised)
+        load(path, features=standardise)
     rows = stripes(20, seed=1)[:, :-1]
     assert len(predict(path, rows, features="own_maps:halves").values) == 20
 
@@ -210,7 +210,7 @@ def test_replay_pays_for_one_record(monkeypatch, learner, features):
 
     def made(rows):
         answer = protect(rows, eta=0.2, insecure_seed=1, trial=False, **asked)
-        return published(answer), answer.released.budget.mu
+        return published_part(answer), answer.released.budget.mu
 
     (seen, mu), first = replayed(monkeypatch, lambda: made(table))
     for neighbour in (far, odd):

@@ -18,7 +18,7 @@ from tests.oracle.training import (
     NumberRows,
     canary_advantage,
     descended,
-    fitted,
+    fit_model,
     lengths_of,
     loss_and_target,
 )
@@ -349,16 +349,16 @@ def test_tuning_is_charged_to_the_budget(monkeypatch, learner):
     """Trials and their scores are parts of one budget, and a record moves a score by at most 1."""
     moved, sums = {}, BudgetShare.sums
 
-    def remembered(part, *, sensitivity, times=1):
+    def remember(part, *, sensitivity, times=1):
         moved[part.name] = sensitivity
         return sums(part, sensitivity=sensitivity, times=times)
 
-    monkeypatch.setattr(BudgetShare, "sums", remembered)
+    monkeypatch.setattr(BudgetShare, "sums", remember)
     rng = np.random.default_rng(1)
     table = pd.DataFrame({"x": rng.random(400), "y": rng.integers(0, 2, 400)})
     bounds = {"x": [0, 1], "y": [0, 1] if learner == "ridge" else {"categories": [0, 1]}}
-    plain = fitted(table, "y", bounds=bounds, learner=learner)
-    found = fitted(table, "y", bounds=bounds, learner=learner, tune=True)
+    plain = fit_model(table, "y", bounds=bounds, learner=learner)
+    found = fit_model(table, "y", bounds=bounds, learner=learner, tune=True)
     names = [part.name for part in found.budget.shares]
     assert names.count("a trial") == 3
     assert moved["the trials' scores"] >= math.sqrt(3)

@@ -112,17 +112,17 @@ NUMBERED = np.column_stack([np.arange(160.0), XR])
 def test_the_secret_is_drawn_after_calibration_and_fitted_once(monkeypatch):
     events = []
 
-    def noted(name):
+    def note(name):
         function = getattr(estimator_module, name)
 
-        def called(*args, **kwargs):
+        def call(*args, **kwargs):
             events.append(name)
             return function(*args, **kwargs)
 
-        monkeypatch.setattr(estimator_module, name, called)
+        monkeypatch.setattr(estimator_module, name, call)
 
-    noted("secret_subset")
-    noted("calibrate")
+    note("secret_subset")
+    note("calibrate")
     Spy.log.clear()
     model = HalfPrivate(Spy(), query=NUMBERED[:1], **QUICK).fit(NUMBERED, YR)
     assert events == ["calibrate", "secret_subset"]

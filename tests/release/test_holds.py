@@ -56,7 +56,7 @@ def learner():
     return classifier, *everything(classifier, SIZE, HALF)
 
 
-def reached(attacked, record):
+def gain_of(attacked, record):
     return attacked.average if record == "average" else attacked.worst
 
 
@@ -69,9 +69,9 @@ def test_exact_attack_on_a_classifier_stays_below(method, record, eta, learner):
     attacked = exact_attack(result.noise, outputs, members, draws=DRAWS, seed=11)
     certified = 0.5 + result.certificate.value
     assert result.certificate.value <= eta
-    assert reached(attacked, record).lower <= certified
+    assert gain_of(attacked, record).lower <= certified
     # Far enough below to be seen without the benefit of the doubt.
-    assert reached(attacked, record).upper <= certified + 0.01
+    assert gain_of(attacked, record).upper <= certified + 0.01
 
 
 @pytest.mark.parametrize("record", ["average", "every"])
@@ -80,7 +80,7 @@ def test_a_tenth_of_the_noise_is_caught(record, learner):
     result = calibrated(risk, SubsetGame(SIZE, HALF, record), "neighbour", 0.1)
     broken = GaussianNoise(result.noise.scale / 10, risk.dimension)
     attacked = exact_attack(broken, outputs, members, draws=DRAWS, seed=11)
-    assert reached(attacked, record).lower > 0.5 + result.certificate.value
+    assert gain_of(attacked, record).lower > 0.5 + result.certificate.value
 
 
 def test_attack_agrees_with_integration():

@@ -180,7 +180,7 @@ def test_the_interval_of_one_number_is_too_short_for_a_sum_of_two():
 # ── Coverage ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def allowed(runs: int, share: float = 0.95) -> tuple[float, float]:
+def range_allowed(runs: int, share: float = 0.95) -> tuple[float, float]:
     """The shares of runs that happen to an interval of this coverage but once in 10 000 times."""
     low, high = binom.interval(1 - 1e-4, runs, share)
     return low / runs, high / runs
@@ -207,7 +207,7 @@ class Certain(Noise):
 ROWS, RUNS, SHARES = 1500, 600, np.array([0.5, 0.004])
 
 
-def covered(kind: type[Noise]) -> dict[str, float]:
+def coverage(kind: type[Noise]) -> dict[str, float]:
     """How often the intervals of a mean, a common and a rare cell of 1500 rows cover."""
     draws, noise = np.random.default_rng(7), kind(5.6272)
     x = draws.beta(2, 5, (RUNS, ROWS)) * 2 - 1
@@ -229,11 +229,11 @@ def covered(kind: type[Noise]) -> dict[str, float]:
 
 
 def test_intervals_cover_and_broken_ones_do_not():
-    low, high = allowed(RUNS)
-    honest = covered(Noise)
+    low, high = range_allowed(RUNS)
+    honest = coverage(Noise)
     # The grid adds up to 2.5 points to a count on it.
     assert all(low <= share <= high + 0.025 for share in honest.values()), honest
-    quiet, certain = covered(Quieter), covered(Certain)
+    quiet, certain = coverage(Quieter), coverage(Certain)
     for name in ("mean own", "common own", "rare own", "rare whole"):
         assert quiet[name] < low, name
     for name in ("mean whole", "common whole"):
@@ -245,7 +245,7 @@ def test_intervals_cover_and_broken_ones_do_not():
 def test_releases_cover(rows):
     """Every kind of number, as the benchmark measures it; hulls of leaves are wide."""
     benchmark = runpy.run_path(str(BENCHMARK))
-    low, high = allowed(600)
+    low, high = range_allowed(600)
     for case in benchmark["cases"]():
         found = benchmark["simulate"](case, rows, 600, seed=2)
         for key in ("table", "population"):

@@ -42,7 +42,7 @@ def ledger(tmp_path):
     return Ledger.create(tmp_path / "ledger.json", 0.1)
 
 
-def reread(ledger):
+def read_again(ledger):
     return Ledger.read(ledger.path)
 
 
@@ -54,7 +54,7 @@ def test_everything_together_keeps_the_limit(ledger):
 def test_spending_composes_as_the_root_of_the_sum_of_squares(ledger):
     for mu in (0.1, 0.2, 0.05):
         spend(ledger, Budget(mu, 1e-9))
-    now = reread(ledger)
+    now = read_again(ledger)
     squares = sum(Fraction(mu) ** 2 for mu in (0.1, 0.2, 0.05))
     assert 0 <= Fraction(now.mu) ** 2 - squares < 1e-15
     assert now.eta == Budget(now.mu, now.slack).curve().eta
@@ -63,12 +63,12 @@ def test_spending_composes_as_the_root_of_the_sum_of_squares(ledger):
 
 def test_the_budget_left_fits_and_slightly_more_does_not(ledger):
     spend(ledger, Budget.for_eta(0.05, slack=1e-9))
-    left = reread(ledger).left_eta
+    left = read_again(ledger).left_eta
     with pytest.raises(InputError, match="at most"):
         spend(ledger, Budget.for_eta(left + 2e-5, slack=1e-9), left)
     spend(ledger, Budget.for_eta(left, slack=1e-9), left)
-    assert reread(ledger).left_eta < 0.003
-    assert [entry.state for entry in reread(ledger).releases] == ["released"] * 2
+    assert read_again(ledger).left_eta < 0.003
+    assert [entry.state for entry in read_again(ledger).releases] == ["released"] * 2
 
 
 def test_the_limit_is_compared_exactly(ledger):
@@ -77,7 +77,7 @@ def test_the_limit_is_compared_exactly(ledger):
     with pytest.raises(InputError, match="ledger"):
         spend(ledger, Budget(1e-12, 1e-9))
     assert 1.0 + 1e-24 == 1.0
-    assert len(reread(ledger).releases) == 1
+    assert len(read_again(ledger).releases) == 1
 
 
 class OfSamples(Budget):
@@ -98,7 +98,7 @@ def test_unsuitable_releases_are_refused(ledger, budget, word):
     assert ledger.limit_slack == 1e-4
     with pytest.raises(InputError, match=word):
         spend(ledger, budget)
-    assert reread(ledger).releases == ()
+    assert read_again(ledger).releases == ()
 
 
 @pytest.mark.parametrize("error", [InputError, KeyboardInterrupt])
@@ -110,7 +110,7 @@ def test_a_reservation_counts_after_any_failure(ledger, error):
 
     with pytest.raises(error):
         spend(ledger, publish=stop)
-    now = reread(ledger)
+    now = read_again(ledger)
     assert [entry.state for entry in now.releases] == ["reserved"]
     assert now.mu == SMALL.mu
 
@@ -122,8 +122,8 @@ def test_a_ledger_keeps_one_unit(ledger, first, second):
     spend(ledger, Budget(0.05, 1e-9, unit=first))
     with pytest.raises(InputError, match=r"unit must be .*got"):
         spend(ledger, Budget(0.05, 1e-9, unit=second))
-    assert reread(ledger).unit == first
-    assert len(reread(ledger).releases) == 1
+    assert read_again(ledger).unit == first
+    assert len(read_again(ledger).releases) == 1
     spend(ledger, Budget(0.05, 1e-9, unit=first))
 
 
@@ -137,7 +137,7 @@ def test_units_that_differ_are_public_in_a_ledger_of_an_earlier_version(ledger):
             del entry[noted]
     del content["head"]
     ledger.path.write_text(json.dumps(content))
-    assert reread(ledger).unit is None
+    assert read_again(ledger).unit is None
     assert "besides 'patient'" in ledger_state(ledger.path).assumptions[2]
     assert "public" in ledger_state(ledger.path).assumptions[2]
     spend(ledger)
@@ -159,7 +159,7 @@ def test_the_owner_declares_that_a_column_is_the_same_persons(ledger, tmp_path):
             eta=0.02,
             ledger=ledger.path,
         )
-    assert [entry.table for entry in reread(ledger).releases] == ["stays.csv", "visits.csv"]
+    assert [entry.table for entry in read_again(ledger).releases] == ["stays.csv", "visits.csv"]
     state, answer = ledger_state(ledger.path), explain(ledger=ledger.path)
     (declared,) = [text for text in state.assumptions if "declaration" in text]
     assert "'patient'" in declared
@@ -184,13 +184,13 @@ def traced(monkeypatch, path):
 
         monkeypatch.setattr(os, name, traced_call)
 
-    def synced(handle):
+    def sync(handle):
         status = os.fstat(handle)
         if os.path.samestat(status, path.parent.stat()):
             return "folder on disk"
         return f"file {status.st_ino} on disk"
 
-    record("fsync", synced)
+    record("fsync", sync)
     record("replace", lambda _draft, name: f"file {Path(name).stat().st_ino} named")
     record("urandom", lambda _size: "noise")
     return trace
@@ -231,12 +231,12 @@ def test_a_link_to_a_ledger_is_that_ledger(ledger, monkeypatch):
     link = ledger.path.parent / "elsewhere" / "link.json"
     link.symlink_to("../ledger.json")
     spend(Ledger.read(link))
-    assert len(reread(ledger).releases) == len(Ledger.read(link).releases) == 1
+    assert len(read_again(ledger).releases) == len(Ledger.read(link).releases) == 1
     monkeypatch.chdir(ledger.path.parent)
     near = Ledger.read("ledger.json")
     monkeypatch.chdir("elsewhere")
     spend(near)
-    assert len(reread(ledger).releases) == 2
+    assert len(read_again(ledger).releases) == 2
 
 
 def test_a_second_name_of_a_ledger_is_refused(ledger):
@@ -247,7 +247,7 @@ def test_a_second_name_of_a_ledger_is_refused(ledger):
             spend(Ledger.read(path))
     other.unlink()
     spend(ledger)
-    assert len(reread(ledger).releases) == 1
+    assert len(read_again(ledger).releases) == 1
 
 
 _SPEND_UNTIL_REFUSED = """
@@ -272,7 +272,7 @@ def test_processes_at_once_never_overspend(ledger):
     made = sum(int(process.communicate()[0]) for process in processes)
     most = int(Fraction(ledger.limit_mu) ** 2 / Fraction(0.1) ** 2)
     assert made == most
-    assert len(reread(ledger).releases) == most
+    assert len(read_again(ledger).releases) == most
 
 
 _SPEND_WHILE_ASKED_TO_WAIT = """
@@ -315,7 +315,7 @@ def test_removing_files_beside_a_ledger_admits_no_second_writer(ledger):
     first.communicate("\n\n")
     second.join()
     assert first.returncode == 0
-    assert [entry.state for entry in reread(ledger).releases] == ["released"] * 2
+    assert [entry.state for entry in read_again(ledger).releases] == ["released"] * 2
     assert list(ledger.path.parent.iterdir()) == [ledger.path]
 
 
@@ -331,7 +331,7 @@ def test_a_ledger_that_is_replaced_while_it_is_locked_is_refused(ledger, removed
     problem = first.communicate("\n\n")[1]
     assert first.returncode != 0
     assert "same file" in problem
-    assert removed or reread(ledger).releases == ()
+    assert removed or read_again(ledger).releases == ()
 
 
 #: Calls of the system that a writing makes; each is made the last one once.
@@ -342,7 +342,7 @@ def _release_killed_at(ledger, index, published):
     """In a child: release, and be killed before the call of that number."""
     count = 0
 
-    def counted(name):
+    def count_calls(name):
         call = getattr(os, name)
 
         def stepped(*args, **kwargs):
@@ -355,7 +355,7 @@ def _release_killed_at(ledger, index, published):
         return stepped
 
     for name in _CALLS:
-        setattr(os, name, counted(name))
+        setattr(os, name, count_calls(name))
     with ledger_entry(ledger, "protect", "model", 0.05) as reserve:
         reserve(SMALL)
         published.write_text("noisy numbers")
@@ -371,7 +371,7 @@ def test_killed_anywhere_no_release_is_lost(tmp_path):
         if child == 0:
             _release_killed_at(ledger, index, published)
         status = os.waitpid(child, 0)[1]
-        releases = reread(ledger).releases
+        releases = read_again(ledger).releases
         if published.exists():
             assert len(releases) == 1
         spend(ledger)  # the next one is not locked out
@@ -381,7 +381,7 @@ def test_killed_anywhere_no_release_is_lost(tmp_path):
     assert releases[0].state == "released"
 
 
-def changed(content, **keys):
+def change(content, **keys):
     return json.dumps(content | keys)
 
 
@@ -390,14 +390,14 @@ def changed(content, **keys):
     [
         lambda _c: "",
         lambda _c: "[]",
-        lambda c: changed(c, format="memberbound-ledger/2"),
-        lambda c: changed(c, releases=None),
-        lambda c: changed(c, limit=c["limit"] | {"mu": 9.0}),
-        lambda c: changed(c, limit=c["limit"] | {"mu": "0.5"}),
-        lambda c: changed(c, releases=c["releases"] * 2),
-        lambda c: changed(c, releases=[c["releases"][0] | {"state": "lost"}]),
-        lambda c: changed(c, releases=[c["releases"][0] | {"mu": 5.0}]),
-        lambda c: changed(c, releases=[c["releases"][0] | {"what": 7}]),
+        lambda c: change(c, format="memberbound-ledger/2"),
+        lambda c: change(c, releases=None),
+        lambda c: change(c, limit=c["limit"] | {"mu": 9.0}),
+        lambda c: change(c, limit=c["limit"] | {"mu": "0.5"}),
+        lambda c: change(c, releases=c["releases"] * 2),
+        lambda c: change(c, releases=[c["releases"][0] | {"state": "lost"}]),
+        lambda c: change(c, releases=[c["releases"][0] | {"mu": 5.0}]),
+        lambda c: change(c, releases=[c["releases"][0] | {"what": 7}]),
     ],
 )
 def test_other_files_than_ledgers_are_refused_and_unchanged(ledger, damage):
@@ -431,7 +431,7 @@ def test_a_verb_enters_its_release_and_is_refused_beyond_the_limit(ledger, tmp_p
         return getattr(memberbound, verb)(PEOPLE, **options, **asked)
 
     first = release("first")
-    now = reread(ledger)
+    now = read_again(ledger)
     (entry,) = now.releases
     assert (entry.state, entry.command, entry.eta) == ("released", verb, 0.08)
     assert entry.mu == first.to_dict()["mu"]
@@ -439,13 +439,13 @@ def test_a_verb_enters_its_release_and_is_refused_beyond_the_limit(ledger, tmp_p
     with pytest.raises(InputError, match="ledger"):
         release("again")
     assert not list(tmp_path.glob("again*"))
-    assert reread(ledger) == now
+    assert read_again(ledger) == now
 
 
 def test_a_refusal_before_the_noise_costs_no_budget(ledger):
     with pytest.raises(InputError, match="rows"):
         protect(PEOPLE.head(30), target="old", ledger=ledger)
-    assert reread(ledger).mu == 0
+    assert read_again(ledger).mu == 0
 
 
 def test_a_release_never_overwrites_its_ledger(ledger, tmp_path):
@@ -488,7 +488,7 @@ def test_the_state_of_a_ledger_and_what_its_limit_means(ledger):
 def test_bad_input(ledger, call, word):
     with pytest.raises(InputError, match=word):
         call(ledger.path)
-    assert reread(ledger) == ledger
+    assert read_again(ledger) == ledger
     assert not list(ledger.path.parent.glob("none*"))
 
 
@@ -496,7 +496,7 @@ def test_bad_input(ledger, call, word):
 
 
 def states(ledger):
-    return [entry.state for entry in reread(ledger).releases]
+    return [entry.state for entry in read_again(ledger).releases]
 
 
 def test_a_release_is_charged_before_it_is_drawn_and_confirmed_after_it_is_written(
@@ -517,7 +517,7 @@ def test_a_release_is_charged_before_it_is_drawn_and_confirmed_after_it_is_writt
     step = ReleaseStep("summarize", "people.csv", 0.05, out, ledger)
     assert step.run("mean", draw, write) == out.read_text() == "3.5"
     assert seen == [[], ["reserved"], ["reserved"]]
-    (entry,) = reread(ledger).releases
+    (entry,) = read_again(ledger).releases
     assert (entry.state, entry.what, entry.table) == ("released", "mean", "people.csv")
     assert entry.release_sha256 == hashlib.sha256(b"3.5").hexdigest()
 

@@ -105,11 +105,11 @@ def sums_of(rows, wanted, monkeypatch, *, rate=0.5, steps=1, clip=0.7, factory=t
     met = []
     keep = budgets.noisy_release
 
-    def noted(values, scale, source):
+    def note(values, scale, source):
         met.append(np.array(values).ravel())
         return keep(values, scale, source)
 
-    monkeypatch.setattr(budgets, "noisy_release", noted)
+    monkeypatch.setattr(budgets, "noisy_release", note)
     train_network(
         make_module(factory, 3, 2),
         TrainingRows(rows, wanted),
@@ -160,14 +160,14 @@ def made_of(forward, **layers):
     return factory
 
 
-def repeated(net, x):
+def repeat(net, x):
     hidden = net.first(x).tanh()
     return net.last(net.twice(net.twice(hidden).tanh()).tanh())
 
 
 NETWORKS = {
     "a layer used twice": made_of(
-        repeated,
+        repeat,
         first=lambda i, _: torch.nn.Linear(i, 4),
         twice=lambda *_: torch.nn.Linear(4, 4),
         last=lambda _, o: torch.nn.Linear(4, o),
@@ -288,11 +288,11 @@ def test_outputs_for_persons_do_not_depend_on_row_order(monkeypatch):
     records = read_records(rows).group_by_person("who")
     asked, honest = [], networks.to_tensor
 
-    def noted(block, unit):
+    def note(block, unit):
         asked.append(len(block) if isinstance(block, np.ndarray) else 0)
         return honest(block, unit)
 
-    monkeypatch.setattr(networks, "to_tensor", noted)
+    monkeypatch.setattr(networks, "to_tensor", note)
     options = {"eta": 0.4, "bounds": public, "source": InsecureSource(1), "name": "small"}
 
     def factory(inputs, outputs):
@@ -333,11 +333,11 @@ def network(table, factory, *, eta=0.1, bounds=BOUNDS, training=QUICK):
 def test_a_network_of_a_raw_table_and_its_file(tmp_path, monkeypatch):
     how, scales, keep = Training(60, 0.5, 1.0), Counter(), budgets.noisy_release
 
-    def noted(values, scale, source):
+    def note(values, scale, source):
         scales[scale] += np.size(values)
         return keep(values, scale, source)
 
-    monkeypatch.setattr(budgets, "noisy_release", noted)
+    monkeypatch.setattr(budgets, "noisy_release", note)
     made = network(people(), two_layers, eta=0.2, training=how)
     # The noise of the record is the noise that every step drew.
     drawn = made.budget.drawn
@@ -362,14 +362,14 @@ def test_a_network_of_a_raw_table_and_its_file(tmp_path, monkeypatch):
 
 
 def test_neighbours_under_the_same_noise_are_stored_alike(monkeypatch):
-    def stored(rows):
+    def store(rows):
         made = network(rows, two_layers)
         return made.to_dict(), {name: t.tolist() for name, t in made.tensors().items()}
 
     tables = people(), people()
     tables[1].loc[7] = [99, "F", "no"]
     (first, sums), (second, others) = (
-        replayed(monkeypatch, lambda rows=rows: stored(rows)) for rows in tables
+        replayed(monkeypatch, lambda rows=rows: store(rows)) for rows in tables
     )
     assert first == second
     assert any((a != b).any() for (a, *_), (b, *_) in zip(sums, others, strict=True))
@@ -393,7 +393,7 @@ def test_networks_that_mix_rows_or_do_not_fit_are_refused():
         def forward(self, rows):
             return self.inner(rows - rows.mean(dim=0))
 
-    def normalised(inputs, outputs):
+    def normalise(inputs, outputs):
         return torch.nn.Sequential(
             torch.nn.Linear(inputs, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, outputs)
         )
@@ -401,7 +401,7 @@ def test_networks_that_mix_rows_or_do_not_fit_are_refused():
     for factory, said in (
         (Mixing, "other rows"),
         (MIXING["mean of the inputs"], "gradient of a row"),
-        (normalised, "BatchNorm"),
+        (normalise, "BatchNorm"),
         (lambda a, _b: torch.nn.Linear(a, 7), "2 numbers"),
         (lambda _a, b: torch.nn.Linear(2, b), "rows of"),
         (lambda _a, _b: "no module", "torch module"),
@@ -436,17 +436,17 @@ def inner_and(forward, *, start=lambda network: None):
     return network
 
 
-def remembered(network, rows):
+def remember_mean(network, rows):
     network.mean = 0.9 * getattr(network, "mean", 0.0) + 0.1 * rows.detach().mean()
     return network.inner(rows - network.mean)
 
 
-def counted(network, rows):
+def count_rows(network, rows):
     network.seen += 1
     return network.inner(rows)
 
 
-def buffered(network):
+def with_buffer(network):
     network.register_buffer("seen", torch.zeros(1))
 
 
@@ -462,8 +462,8 @@ MIXING = {
     ),
     "number of zero rows": inner_and(lambda n, rows: n.inner(rows) * (rows == 0).sum()),
     "place": inner_and(lambda n, rows: n.inner(rows) * torch.arange(1.0, len(rows) + 1)[:, None]),
-    "memory outside the tensors": inner_and(remembered),
-    "a buffer": inner_and(counted, start=buffered),
+    "memory outside the tensors": inner_and(remember_mean),
+    "a buffer": inner_and(count_rows, start=with_buffer),
     "coins of its own": inner_and(
         lambda n, rows: n.inner(torch.nn.functional.dropout(rows, 0.5, training=True))
     ),

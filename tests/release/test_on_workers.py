@@ -254,12 +254,12 @@ def test_scores_of_boosting_are_the_same_kept_or_made_again(monkeypatch):
 
     honest, seen = boosting._scores, []
 
-    def watched(rows, move):
+    def watch(rows, move):
         made = honest(rows, move)
         seen.append(made.tobytes())
         return made
 
-    monkeypatch.setattr(boosting, "_scores", watched)
+    monkeypatch.setattr(boosting, "_scores", watch)
 
     def scores(kind):
         seen.clear()

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.oracle.replay import published, replayed, spent
+from tests.oracle.replay import published_part, replayed, spent
 from tests.oracle.synthetic_parts import measure_every_part
 from tests.oracle.training import canary_advantage, lengths_of, loss_and_target
 
@@ -103,21 +103,21 @@ RELEASES = {
 }
 
 
-def observed(release, table):
+def observe(release, table):
     """Return all that a verb publishes about a table of patients."""
     verb, options = RELEASES[release]
     asked = {"unit": "patient", "bounds": BOUNDS, "eta": ETA, "insecure_seed": 3, **options}
     answer = verb(table, **asked, **({"trial": False} if verb is protect else {}))
     assert verb is not synthesize or {"calibration", "scores of further pairs"} <= set(answer.noise)
-    return published(answer)
+    return published_part(answer)
 
 
 def replay(monkeypatch, release, table):
     """Return all that is observable when the noise forgets the table, and the sums."""
-    return replayed(monkeypatch, lambda: observed(release, table))
+    return replayed(monkeypatch, lambda: observe(release, table))
 
 
-def allowed():
+def allowed_mu():
     return budgets.Budget.for_eta(ETA, slack=0.0).mu ** 2
 
 
@@ -130,7 +130,7 @@ def test_all_rows_of_a_person_have_at_most_the_stated_sensitivity(monkeypatch, r
         other, second = replay(monkeypatch, release, with_rows(table, rows))
         assert other == seen, case
         worst = max(worst, spent(first, second))
-        assert worst <= allowed(), case
+        assert worst <= allowed_mu(), case
     assert worst > 0.02  # the neighbours do differ
 
 
@@ -146,7 +146,7 @@ def test_weights_that_are_forgotten_are_caught(monkeypatch, release):
         monkeypatch.setattr(module, "clip_residuals", by_row)
     _, first = replay(monkeypatch, release, with_rows(stays(), OTHERS["one row"]))
     _, second = replay(monkeypatch, release, with_rows(stays(), OTHERS["fifty alike"]))
-    assert spent(first, second) > 4 * allowed()
+    assert spent(first, second) > 4 * allowed_mu()
 
 
 @pytest.mark.parametrize("release", [r for r in RELEASES if r != "svm"])
@@ -154,7 +154,7 @@ def test_results_do_not_depend_on_row_order(release):
     """Bit by bit, with real noise: engines without an order may give rows in any."""
     table = stays()
     shuffled = table.sample(frac=1.0, random_state=1)
-    assert observed(release, table) == observed(release, shuffled)
+    assert observe(release, table) == observe(release, shuffled)
 
 
 @pytest.mark.parametrize("learner", ["logistic", "boosting"])
@@ -239,10 +239,10 @@ def test_residuals_do_not_depend_on_row_position(name):
 
 def test_blocks_and_positions_change_no_bit(monkeypatch):
     records = read_records(stays()).group_by_person("patient")
-    whole = observed("logistic", stays())
+    whole = observe("logistic", stays())
     monkeypatch.setattr(gradient, "BLOCK_ROWS", 17)
     monkeypatch.setattr(encoder_fit, "BLOCK_ROWS", 17)
-    assert observed("logistic", stays()) == whole
+    assert observe("logistic", stays()) == whole
     cuts = row_cuts(records.rows, records.persons, 17)
     assert {cut.start for cut in cuts} <= set(records.persons.starts.tolist())
 

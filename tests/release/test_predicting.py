@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.metrics import roc_auc_score
 
-from commands import answered
+from commands import run_command
 from memberbound import InputError, load, predict, protect_half
 
 pytest.importorskip("skops")
@@ -59,7 +59,7 @@ def test_from_a_file_to_predictions(kept_model, folder: Path, tmp_path: Path) ->
     # Other columns, another order: they are found by their names.
     new.assign(more=1).iloc[:, ::-1].to_csv(tmp_path / "new.csv", index=False)
     asked = ("predict", file, "new.csv", "--out", "answers.csv", "--json")
-    code, out, err = answered(*asked, cwd=tmp_path)
+    code, out, err = run_command(*asked, cwd=tmp_path)
     assert code == 0, err
     answer = json.loads(out)
     assert answer["command"] == "predict"
@@ -88,7 +88,9 @@ def test_classes_come_back_as_the_table_has_them() -> None:
 def test_bad_input_gives_one_sentence(model, folder: Path) -> None:
     new = made(10, 4)
     new.drop(columns=["town", "code"]).to_csv(folder / "short.csv", index=False)
-    code, out, err = answered("predict", "model.skops", "short.csv", "--out", "no.csv", cwd=folder)
+    code, out, err = run_command(
+        "predict", "model.skops", "short.csv", "--out", "no.csv", cwd=folder
+    )
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "town, code are missing" in err
     assert not (folder / "no.csv").exists()

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from tests.oracle.training import fitted, mapped_file
+from tests.oracle.training import fit_model, mapped_file
 
 from memberbound import summarize, synthesize
 from memberbound.curve import GaussianCurve, PolygonCurve
@@ -133,7 +133,7 @@ def test_words_for_a_gap_are_drawn_and_encoded():
     school = draws.choice(["none", "ged", "college"], 6000)
     table = pd.DataFrame({"school": school, "y": np.where(school == "none", "no", "yes")})
     bounds = {"school": ["none", "ged", "college"], "y": ["no", "yes"]}
-    model = fitted(table, "y", eta=0.1, bounds=bounds)
+    model = fit_model(table, "y", eta=0.1, bounds=bounds)
     assert np.mean(model.predict(table) == table["y"]) > 0.99
     again = Encoder.from_dict(json.loads(json.dumps(model.encoder.to_dict())))
     assert again.forms["school"] == "words:none:any"
@@ -170,7 +170,7 @@ def test_public_edges_are_kept_by_every_verb():
     age = draws.integers(18, 90, 20_000)
     table = pd.DataFrame({"age": age, "y": np.where((age < 30) | (age >= 65), "yes", "no")})
     bounds = {"age": {"edges": [18, 30, 65, 90]}, "y": ["no", "yes"]}
-    model = fitted(table, "y", eta=0.1, learner="boosting", bounds=bounds)
+    model = fit_model(table, "y", eta=0.1, learner="boosting", bounds=bounds)
     assert np.mean(model.predict(table) == table["y"]) > 0.99
     made = synthesize(table, eta=0.1, bounds=bounds, target="y", insecure_seed=1).table
     assert (((made["age"] < 30) | (made["age"] >= 65)) == (made["y"] == "yes")).mean() > 0.97
@@ -285,7 +285,7 @@ def raw_table(rows=6000, seed=0):
 
 
 def test_columns_of_every_kind_are_coded():
-    model = fitted(raw_table(), seed=4, eta=0.3)
+    model = fit_model(raw_table(), seed=4, eta=0.3)
     codes = {code.name: code for code in model.encoder.columns}
     ages = codes["age"].scaling
     assert 16 <= ages.low <= 18
@@ -435,11 +435,11 @@ def test_numbers_that_are_called_identifiers_are_left_out_if_their_values_hardly
 ):
     moved, sums = {}, BudgetShare.sums
 
-    def remembered(part, *, sensitivity, times=1):
+    def remember(part, *, sensitivity, times=1):
         moved[part.name] = sensitivity / part.mu, times
         return sums(part, sensitivity=sensitivity, times=times)
 
-    monkeypatch.setattr(BudgetShare, "sums", remembered)
+    monkeypatch.setattr(BudgetShare, "sums", remember)
     rng, rows = np.random.default_rng(0), 6000
     table = pd.DataFrame(
         {
@@ -449,7 +449,7 @@ def test_numbers_that_are_called_identifiers_are_left_out_if_their_values_hardly
             "ill": rng.integers(0, 2, rows),
         }
     )
-    found = fitted(table)
+    found = fit_model(table)
     assert found.columns == ("admission_type_id", "paid")
     part = next(part for part in found.budget.shares if "identifiers" in part.name)
     assert part.mu**2 == pytest.approx(histograms.IDENTIFIER_SHARE * found.budget.mu**2)
@@ -458,9 +458,9 @@ def test_numbers_that_are_called_identifiers_are_left_out_if_their_values_hardly
     assert scale * part.mu >= math.sqrt(2)
     assert times == 1
     # Without a name like an identifier nothing is spent, and columns with bounds are kept.
-    plain = fitted(table.drop(columns=["patient_id", "admission_type_id"]))
+    plain = fit_model(table.drop(columns=["patient_id", "admission_type_id"]))
     assert not any("identifiers" in part.name for part in plain.budget.shares)
-    assert "patient_id" in fitted(table, bounds={"patient_id": [0, rows]}).columns
+    assert "patient_id" in fit_model(table, bounds={"patient_id": [0, rows]}).columns
 
 
 def test_the_number_of_distinct_values_has_sensitivity_one():
@@ -501,7 +501,7 @@ def test_wide_bounds_get_a_private_scale_within_them():
     table["y"] = table["a"] + 5 * np.log(table["b"].fillna(1)) > 60
     goal = {"y": [False, True]}
     wide = {"a": [-1e6, 1e6], "b": {"range": [0, 1e9], "decimal": "."}} | goal
-    none, released = (fitted(table, "y", eta=0.1, bounds=bounds) for bounds in (goal, wide))
+    none, released = (fit_model(table, "y", eta=0.1, bounds=bounds) for bounds in (goal, wide))
     answers = [np.mean(m.predict(table) == table["y"].astype(str)) for m in (none, released)]
     assert abs(answers[0] - answers[1]) < 0.01
     assert answers[0] > 0.85
@@ -510,7 +510,7 @@ def test_wide_bounds_get_a_private_scale_within_them():
     public = public_scaling(Range(-1e6, 1e6))
     assert np.ptp(public.encode(table["a"].to_numpy())) < 1e-3
     # Nothing beyond a bound is told apart, and values outside change no cell inside.
-    narrow = fitted(table, "y", eta=0.1, bounds={"a": [48, 52]} | goal)
+    narrow = fit_model(table, "y", eta=0.1, bounds={"a": [48, 52]} | goal)
     scaling = narrow.encoder.columns[0].scaling
     assert 48 <= scaling.low < scaling.high <= 52
 
@@ -518,7 +518,7 @@ def test_wide_bounds_get_a_private_scale_within_them():
 def test_a_range_without_values_keeps_its_public_scale():
     table = pd.DataFrame({"a": np.full(4000, 5.0), "y": np.arange(4000) % 2 == 0})
     bounds = {"a": [1000, 2000], "y": [False, True]}
-    model = fitted(table, "y", eta=0.1, bounds=bounds)
+    model = fit_model(table, "y", eta=0.1, bounds=bounds)
     scaling = model.encoder.columns[0].scaling
     assert (scaling.low, scaling.high) == (1000, 2000)
 

@@ -16,7 +16,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from tests.oracle.training import PUBLIC as BOUNDS
-from tests.oracle.training import fitted, people
+from tests.oracle.training import fit_model, people
 
 import memberbound
 from memberbound import (
@@ -38,7 +38,7 @@ from memberbound.release.saving import certificate_path, check_certificate, save
 EVERY = {"target": "ill", "eta": 0.05, "insecure_seed": 2}
 
 
-def released_from(table, **options):
+def release_from(table, **options):
     """A model where there is a target, else numbers."""
     return (protect if "target" in options else summarize)(table, **options)
 
@@ -74,12 +74,12 @@ def bounds_below(value, path=""):
             yield from bounds_below(item, path)
 
 
-def masked(value):
+def mask(value):
     """A document without its doubles: of what may be published these are noisy, or the budget's."""
     if isinstance(value, dict):
-        return {key: masked(item) for key, item in value.items()}
+        return {key: mask(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [masked(item) for item in value]
+        return [mask(item) for item in value]
     return None if isinstance(value, float) else value
 
 
@@ -100,7 +100,7 @@ def test_neighbours_under_the_same_noise_are_published_alike(options, tmp_path):
     for name, table in (("one", first), ("two", other)):
         (tmp_path / name).mkdir()
         out = tmp_path / name / suffix
-        made = released_from(table, bounds=BOUNDS, insecure_seed=1, out=out, **options)
+        made = release_from(table, bounds=BOUNDS, insecure_seed=1, out=out, **options)
         said = made.to_dict() | {"out": None}
         private = {key: said.pop(key) for key in said["owner_only"]}
         answers.append((said, private))
@@ -115,12 +115,12 @@ def test_neighbours_under_the_same_noise_are_published_alike(options, tmp_path):
         # Groups are records that are replaced too.
         assert all(path.endswith((".replace_one", ".groups")) for path in paths)
     assert "score_clean" in answers[0][1]
-    published = [masked(said) for said, _ in answers]
+    published = [mask(said) for said, _ in answers]
     assert published[0] == published[1]
     assert not answers[0][0].keys() & {"score_clean", "score_released", "scores", "warnings"}
     if "target" in options:
         stored = [json.loads((tmp_path / name / suffix).read_text()) for name in ("one", "two")]
-        assert masked(stored[0]) == masked(stored[1])
+        assert mask(stored[0]) == mask(stored[1])
         # The owner is told about the record, and that this is for the owner.
         assert any("1 of 1500 rows" in note for note in answers[1][1]["warnings"])
         assert answers[0][1] != answers[1][1]
@@ -180,7 +180,7 @@ def test_bad_requests_give_one_sentence(options, words, tmp_path, monkeypatch):
 def test_a_saved_model_is_the_model(ending, learner, tmp_path):
     if ending == "skops":
         pytest.importorskip("skops")
-    path, model = tmp_path / f"model.{ending}", fitted(people(), bounds=BOUNDS, learner=learner)
+    path, model = tmp_path / f"model.{ending}", fit_model(people(), bounds=BOUNDS, learner=learner)
     save(model, path)
     again, fresh = load(path), people(300, 1)
     assert again.to_dict() == model.to_dict()
@@ -208,7 +208,7 @@ def test_the_operating_systems_noise_is_the_default_and_never_the_same():
 @pytest.mark.parametrize("options", [{"target": "ill"}, {"statistic": "mean", "columns": ["age"]}])
 def test_any_seed_from_zero_on_repeats_a_release(options):
     def values(seed):
-        made = released_from(people(), bounds=BOUNDS, insecure_seed=seed, **options).released
+        made = release_from(people(), bounds=BOUNDS, insecure_seed=seed, **options).released
         return made.model.coefficients if "target" in options else made.values
 
     assert np.array_equal(values(0), values(0))
@@ -220,7 +220,7 @@ def test_any_seed_from_zero_on_repeats_a_release(options):
 @pytest.mark.parametrize("learner", ["logistic", "boosting"])
 def test_a_file_of_something_else_is_refused(learner, tmp_path):
     path = tmp_path / "model.json"
-    save(fitted(people(), bounds=BOUNDS, learner=learner), path)
+    save(fit_model(people(), bounds=BOUNDS, learner=learner), path)
     whole = json.loads(path.read_text())
     short = {"coefficients": [[1.0]]} if learner == "logistic" else {"tables": whole["tables"][:1]}
     for broken in ([], {}, whole | short, whole | {"loss": "other"}):
@@ -322,7 +322,7 @@ def test_a_target_of_numbers(learner):
 
 def test_a_raw_table_needs_no_bounds():
     fresh = people(8000, seed=1)
-    model = fitted(people(8000), seed=2)
+    model = fit_model(people(8000), seed=2)
     reached = float(np.mean(model.predict(fresh) == fresh["ill"]))
     constant = float(fresh["ill"].value_counts(normalize=True).max())
     assert reached > constant + 0.15
@@ -339,7 +339,7 @@ def test_every_learner_takes_public_bounds_alone(learner):
     table = people(400)
     table["ill"] = np.arange(400) % 2
     target = [0, 1] if learner in ("ridge", "huber") else {"categories": [0, 1]}
-    model = fitted(table, bounds=BOUNDS | {"ill": target}, learner=learner)
+    model = fit_model(table, bounds=BOUNDS | {"ill": target}, learner=learner)
     assert len(model.predict(table)) == 400
     assert hasattr(model, "predict_proba") == (learner in ("logistic", "boosting"))
 
@@ -351,7 +351,7 @@ def test_digits_of_half_the_table():
     right = []
     for seed in range(3):
         train = table.sample(frac=0.5, random_state=seed)
-        test, model = table.drop(train.index), fitted(train, "y", seed=seed, bounds=bounds)
+        test, model = table.drop(train.index), fit_model(train, "y", seed=seed, bounds=bounds)
         right.append(np.mean(model.predict(test) == test["y"].astype(str)))
     assert np.mean(right) > 0.78  # the constant classifier has 0.1
 

@@ -29,7 +29,7 @@ import pytest
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from tests.oracle.files import PACKED, in_sqlite, stored
-from tests.oracle.replay import published, replayed, spent
+from tests.oracle.replay import published_part, replayed, spent
 from tests.oracle.synthetic_parts import measure_every_part
 
 from memberbound import MembershipPrivate, open_table, protect, summarize, synthesize
@@ -327,7 +327,7 @@ RELEASES = {
 }
 
 
-def observed(release, world, table):
+def observe(release, world, table):
     """Return all that a verb publishes about a table, or why it refuses."""
     verb, options = RELEASES[release]
     bounds = world.bounds | (world.listed if verb is synthesize else {})
@@ -348,7 +348,7 @@ def observed(release, world, table):
     except InputError as problem:
         return f"refused: {problem}"
     assert verb is not synthesize or answer.pairs
-    return published(answer)
+    return published_part(answer)
 
 
 def without_names(*given, honest=private_columns.count_column):
@@ -363,7 +363,7 @@ def replay(monkeypatch, release, world, table):
     monkeypatch.setattr(
         synthesizing, "measure_fidelity", lambda *_: UNSAID
     )  # for the owner of the rows
-    return replayed(monkeypatch, lambda: observed(release, world, table))
+    return replayed(monkeypatch, lambda: observe(release, world, table))
 
 
 def compare(monkeypatch, folder, release, form, neighbours):
@@ -477,7 +477,7 @@ def with_integers_merged_by_a_gap(table, folder):
     return frame.assign(patient_id=pd.to_numeric(frame["patient_id"]))
 
 
-def spelled_by_the_column(column, form="any", honest=columns.read_column):
+def spell_by_the_column(column, form="any", honest=columns.read_column):
     """Numbers are spelled otherwise as soon as one row of the column holds a word."""
     values = honest(column, form)
     if np.isnan(values.numbers).any():
@@ -499,7 +499,7 @@ BROKEN = {
 def test_a_reader_that_looks_at_other_rows_is_caught(monkeypatch, tmp_path, case):
     release, write, odd = BROKEN[case]
     if case == "a word spells the numbers":
-        monkeypatch.setattr(columns.Values, "of", staticmethod(spelled_by_the_column))
+        monkeypatch.setattr(columns.Values, "of", staticmethod(spell_by_the_column))
     with pytest.raises(AssertionError):
         compare(monkeypatch, tmp_path, release, (UNTYPED, write), [UNTYPED.neighbour(**odd)])
 
@@ -685,7 +685,7 @@ PLAIN_FORMS = {
 }
 
 
-def unstored(form, case):
+def not_storable(form, case):
     """Tell types of which a format cannot store every value: a writer refuses them."""
     kind = TIMES[case]
     if form == "parquet":
@@ -716,7 +716,7 @@ def times_with(value, cases, *, extended, rows=3):
 )
 def test_times_are_read_however_far_they_are(tmp_path, known_moments, form, extended):
     write = (ARROW_FORMS | ENGINE_FORMS | PLAIN_FORMS)[form]
-    cases = [case for case in TIMES if not unstored(form, case)]
+    cases = [case for case in TIMES if not not_storable(form, case)]
     read = {
         value: records.read_records(write(times_with(value, cases, extended=extended), tmp_path))
         for value in (5, *EXTREMES)
@@ -741,7 +741,7 @@ def test_no_time_decides_whether_there_is_a_release(monkeypatch, tmp_path, form)
         rows = times_with(value, cases, extended=extended, rows=ROWS).append_column("ill", goal)
         table = (ARROW_FORMS | ENGINE_FORMS)[form](rows, tmp_path)
         asked = {"target": "ill", "bounds": bounds, "eta": ETA, "insecure_seed": 7}
-        seen.add(replayed(monkeypatch, lambda t=table, a=asked: published(protect(t, **a)))[0])
+        seen.add(replayed(monkeypatch, lambda t=table, a=asked: published_part(protect(t, **a)))[0])
     assert len(seen) == 1
 
 
@@ -859,7 +859,7 @@ def test_the_width_of_a_type_is_not_declared(monkeypatch, form):
 
         def made(table=table, asked=asked):
             answer = synthesize(table, **asked)
-            return published(answer), repr(answer.table.dtypes.to_dict())
+            return published_part(answer), repr(answer.table.dtypes.to_dict())
 
         seen.add(replayed(monkeypatch, made)[0])
     assert len(seen) == 1

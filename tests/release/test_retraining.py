@@ -89,11 +89,11 @@ def test_the_noise_scale_does_not_depend_on_the_number_of_workers():
 
 
 def test_warnings_of_fits_are_passed_on_once():
-    def warned(rows):
+    def warn(rows):
         warnings.warn("something else", FutureWarning, stacklevel=1)
         return rows.mean()
 
-    statistic = Column(np.arange(100.0), warned)
+    statistic = Column(np.arange(100.0), warn)
     with pytest.warns(FutureWarning, match="something else") as seen:
         calibrate(statistic, HALVES, eta=0.1, pairs=100, workers=1, **PAIRS)
     assert len(seen) == 1

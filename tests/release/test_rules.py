@@ -54,7 +54,7 @@ def derived(value, how):
     return None if value is None else how["labels"][sum(edge <= value for edge in how["edges"])]
 
 
-def broken(frame, section):
+def broken_rules(frame, section):
     """The rules that some row breaks."""
     found = []
     rows = [{n: plain(value) for n, value in row.items()} for row in frame.to_dict("records")]
@@ -139,7 +139,7 @@ def test_random_rules_hold_in_every_row_and_are_idempotent(section, seed):
     frame = drawn_rows(seed)
     before = frame.copy()
     after = rules.apply(frame, ORDER)
-    assert broken(after, section) == []
+    assert broken_rules(after, section) == []
     pd.testing.assert_frame_equal(frame, before)
     pd.testing.assert_frame_equal(rules.apply(after, ORDER), after)
     # The owner's notes agree with the naive check.
@@ -255,7 +255,7 @@ def test_a_chain_of_pairs_holds_in_any_order():
     section = {"at_most": [["c", "d"], ["a", "c"], ["b", "c"], ["a", "b"]]}
     after = read(section).apply(frame, frame.columns)
     assert after.iloc[0].tolist() == [4, 4, 4, 4]
-    assert broken(after, section) == []
+    assert broken_rules(after, section) == []
 
 
 def test_rules_are_named_by_their_statement():
@@ -331,7 +331,10 @@ def test_conditions_see_current_derived_values(monkeypatch):
     assert rules.apply(frame, names).to_numpy().tolist() == right
 
     derived_first = replace(rules, implied=()).apply(frame, names)
-    assert broken(read({"implies": CHAIN["implies"][:1]}).apply(derived_first, names), CHAIN) != []
+    assert (
+        broken_rules(read({"implies": CHAIN["implies"][:1]}).apply(derived_first, names), CHAIN)
+        != []
+    )
 
     class Stale(rules_module._Rows):
         def put(self, name, *values):
@@ -348,7 +351,7 @@ def test_a_twin_without_the_check_for_contradictions_breaks_rules(monkeypatch):
     with pytest.raises(InputError, match="contradict"):
         read(section)
     monkeypatch.setattr(rules_section, "_check_end", lambda rules: None)
-    assert broken(read(section).apply(drawn_rows(0), ["a", "b"]), section) != []
+    assert broken_rules(read(section).apply(drawn_rows(0), ["a", "b"]), section) != []
 
 
 # ── Bad input ─────────────────────────────────────────────────────────────────────────────────────
@@ -622,7 +625,7 @@ rules:
     answer = json.loads(ended.stdout)
     new = pd.read_csv(tmp_path / "new.csv")
     assert list(new.columns) == list(table.columns)
-    assert broken(new, SECTION) == []
+    assert broken_rules(new, SECTION) == []
     assert new["kg"].isna().any()
     assert "number" in answer["identifiers"]
     # Owner only: the shares of real rows that break rules.

@@ -104,10 +104,10 @@ def test_nothing_is_overwritten_or_half_written(vector, tmp_path, monkeypatch):
     save(vector, path, force=True)
     other = tmp_path / "other.safetensors"
 
-    def broken(*args, **kwargs):
+    def fail(*args, **kwargs):
         raise OSError("disk full")
 
-    monkeypatch.setattr(saving, "write_text", broken)
+    monkeypatch.setattr(saving, "write_text", fail)
     before = path.read_bytes(), certificate_path(path).read_bytes()
     for target, force in ((other, False), (path, True)):
         with pytest.raises(MemberboundError, match="could not be written"):
@@ -129,11 +129,11 @@ def test_a_release_that_is_replaced_stays_usable_until_the_new_one_is_there(
     class Killed(BaseException):
         """Nothing is tidied after it."""
 
-    def stopped(at):
+    def stop_saving(at):
         """Save until the at-th file has its name, and return what is then said."""
         names = []
 
-        def renamed(draft, target, force):
+        def rename(draft, target, force):
             if len(names) == at:
                 raise Killed
             plain(draft, target, force)
@@ -141,17 +141,17 @@ def test_a_release_that_is_replaced_stays_usable_until_the_new_one_is_there(
 
         plain = files._rename
         with monkeypatch.context() as patched:
-            patched.setattr(files, "_rename", renamed)
+            patched.setattr(files, "_rename", rename)
             with pytest.raises(Killed):
                 save(other, path, force=True)
         return names
 
-    assert stopped(1) == [certificate_path(path)]
+    assert stop_saving(1) == [certificate_path(path)]
     assert json.loads(certificate_path(path).read_text())["sha256"] != old["sha256"]
     assert check_certificate(path) == old
     assert (load(path).values == vector.values).all()
 
-    assert stopped(2) == [certificate_path(path), path]
+    assert stop_saving(2) == [certificate_path(path), path]
     assert "replaces" in json.loads(certificate_path(path).read_text())
     assert "replaces" not in check_certificate(path)
     assert (load(path).values == other.values).all()
@@ -159,7 +159,7 @@ def test_a_release_that_is_replaced_stays_usable_until_the_new_one_is_there(
     save(vector, path, force=True)
     assert json.loads(certificate_path(path).read_text()) == old
     # Negative control: neither of the two certificates is for another file.
-    stopped(1)
+    stop_saving(1)
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(InputError, match="SHA-256"):
         load(path)

@@ -21,7 +21,7 @@ def paths(value, path=()):
             yield from paths(item, (*path, key))
 
 
-def broken(document, draws):
+def damage(document, draws):
     """Return a document in which one value was dropped, replaced or added."""
     other = copy.deepcopy(document)
     path = draws.choice([p for p in paths(document) if p])
@@ -48,7 +48,7 @@ def test_broken_certificates_are_told_apart_as_by_jsonschema(name, tmp_path):
     reader = jsonschema.Draft202012Validator(record_schema())
     draws, refused = random.Random(0), 0
     for _ in range(600):
-        other = broken(certificate, draws)
+        other = damage(certificate, draws)
         assert bool(violation(other, record_schema())) == (not reader.is_valid(other)), other
         refused += not reader.is_valid(other)
     assert 200 < refused < 600

@@ -163,12 +163,12 @@ def granted(monkeypatch):
     """Collect the scales of the noise that intervals allow for."""
     scales, plain = [], intervals.Noise
 
-    def noted(scale, *rest, **more):
+    def note(scale, *rest, **more):
         scales.append(scale)
         return plain(scale, *rest, **more)
 
     for module in (summaries, noisy_marginals):
-        monkeypatch.setattr(module, "Noise", noted)
+        monkeypatch.setattr(module, "Noise", note)
     return scales
 
 

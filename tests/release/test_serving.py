@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from tests.oracle.training import fitted
+from tests.oracle.training import fit_model
 
-from commands import answered
+from commands import run_command
 from memberbound import InputError, MemberboundError, load, predict, protect, save
 from memberbound.release import onnx_file
 
@@ -26,7 +26,7 @@ def people(rows=ROWS, seed=0):
 
 @pytest.fixture(scope="module")
 def model():
-    return fitted(people(), eta=0.3, bounds=PUBLIC)
+    return fit_model(people(), eta=0.3, bounds=PUBLIC)
 
 
 # ── Rows of every shape ───────────────────────────────────────────────────────────────────────────
@@ -135,7 +135,7 @@ def test_onnxruntime_answers_as_the_model(learner, bounds, tmp_path):
     if bounds is OPEN:
         table["paid"] = np.where(draws.random(6000) < 0.4, 0, draws.lognormal(3, 4, 6000)).round(6)
     target = "paid" if learner == "ridge" else "ill"
-    model = fitted(table, target, eta=0.3, learner=learner, bounds=bounds)
+    model = fit_model(table, target, eta=0.3, learner=learner, bounds=bounds)
     save(model, tmp_path / "model.onnx")
     asked = odd_people()
     answers = in_onnxruntime(tmp_path / "model.onnx", asked)
@@ -164,7 +164,7 @@ def test_texts_without_bounds_are_refused(tmp_path):
     bounds = {name: bound for name, bound in PUBLIC.items() if name != "town"}
     with pytest.raises(InputError, match="got none for 'town'"):
         protect(people(), target="ill", bounds=bounds, eta=0.3, out=tmp_path / "model.onnx")
-    model = fitted(people(6000), eta=0.3, bounds=bounds)
+    model = fit_model(people(6000), eta=0.3, bounds=bounds)
     with pytest.raises(InputError, match="got none for 'town'"):
         save(model, tmp_path / "model.onnx")
     assert list(tmp_path.iterdir()) == []
@@ -175,7 +175,7 @@ def test_protect_writes_onnx_that_predict_reads(tmp_path):
     people(3000).to_csv(tmp_path / "people.csv", index=False)
     out = tmp_path / "model.onnx"
     protect(tmp_path / "people.csv", target="ill", bounds=PUBLIC, eta=0.3, out=out)
-    code, text, error = answered("predict", out, tmp_path / "people.csv", "--json")
+    code, text, error = run_command("predict", out, tmp_path / "people.csv", "--json")
     assert code == 0, error
     by_name = [row["prediction"] for row in json.loads(text)["predictions"]]
     assert by_name == in_onnxruntime(out, people(3000))["prediction"].tolist()

@@ -32,7 +32,7 @@ Y = (X @ [2.0, 1.0, -1.0] + DRAWS.logistic(size=ROWS) > 2).astype(int)
 BOUNDS = {f"x{k}": [-5, 5] for k in range(3)} | {"y": {"categories": [0, 1]}}
 
 
-def fitted(estimator, **how):
+def fit(estimator, **how):
     model = MembershipPrivate(estimator, eta=0.1, bounds=BOUNDS, insecure_seed=1)
     return model.fit(X, Y, **how)
 
@@ -88,18 +88,18 @@ def test_supported_settings(estimator, settings):
 )
 def test_unsupported_settings_are_refused_in_one_sentence(estimator, words):
     with pytest.raises(InputError, match=words) as refusal:
-        fitted(estimator)
+        fit(estimator)
     assert str(refusal.value).count(". ") == 0
 
 
 def test_settings_change_the_model():
-    usual, strong = fitted(LogisticRegression()), fitted(LogisticRegression(C=1e-5))
+    usual, strong = fit(LogisticRegression()), fit(LogisticRegression(C=1e-5))
     lengths = [np.linalg.norm(m.released_.model.coefficients) for m in (usual, strong)]
     assert lengths[1] < 0.2 * lengths[0]
-    straight = fitted(LogisticRegression(fit_intercept=False))
+    straight = fit(LogisticRegression(fit_intercept=False))
     assert straight.released_.model.intercepts.tolist() == [0.0]
-    assert fitted(LogisticRegression(max_iter=9)).released_.to_dict() == usual.released_.to_dict()
-    slow = fitted(HistGradientBoostingClassifier(learning_rate=1e-4, max_iter=5, max_depth=1))
+    assert fit(LogisticRegression(max_iter=9)).released_.to_dict() == usual.released_.to_dict()
+    slow = fit(HistGradientBoostingClassifier(learning_rate=1e-4, max_iter=5, max_depth=1))
     assert (slow.released_.model.boosting.rounds, slow.released_.model.boosting.leaves) == (5, 2)
     assert recall(slow) < 0.1
 
@@ -123,8 +123,8 @@ def test_settings_are_stored_and_rehearsed(tmp_path):
     "base", [LogisticRegression(), LinearSVC(), HistGradientBoostingClassifier()], ids=str
 )
 def test_class_weights_change_the_recall_of_a_rare_class(base):
-    plain, share = fitted(base), "class frequencies"
-    balanced = fitted(clone(base).set_params(class_weight="balanced"))
+    plain, share = fit(base), "class frequencies"
+    balanced = fit(clone(base).set_params(class_weight="balanced"))
     assert recall(balanced) > recall(plain) + 0.1
     # Two classes with probabilities start at their share, whatever their weights are.
     starts = not isinstance(base, LinearSVC)
@@ -132,25 +132,25 @@ def test_class_weights_change_the_recall_of_a_rare_class(base):
     assert balanced.released_.budget.fractions()[share] == pytest.approx(0.01)
     assert sum(balanced.released_.budget.fractions().values()) == pytest.approx(1.0)
     assert (balanced.released_.budget.slack > plain.released_.budget.slack) == (not starts)
-    light = fitted(clone(base).set_params(class_weight={1: 0.2}))
+    light = fit(clone(base).set_params(class_weight={1: 0.2}))
     assert recall(light) < recall(plain) - 0.1
 
 
 def test_sample_weights_belong_to_the_rows_and_are_cut_off():
-    def stored(weights):
-        return fitted(LogisticRegression(), sample_weight=weights).released_.to_dict()
+    def fit_stored(weights):
+        return fit(LogisticRegression(), sample_weight=weights).released_.to_dict()
 
-    assert stored(np.ones(ROWS)) == fitted(LogisticRegression()).released_.to_dict()
-    assert stored(np.where(Y, 1.0, 0.2)) == stored(np.where(Y, 1e300, 0.2))
-    weighted = fitted(LogisticRegression(), sample_weight=np.where(Y, 1.0, 0.2))
-    assert recall(weighted) > recall(fitted(LogisticRegression())) + 0.1
+    assert fit_stored(np.ones(ROWS)) == fit(LogisticRegression()).released_.to_dict()
+    assert fit_stored(np.where(Y, 1.0, 0.2)) == fit_stored(np.where(Y, 1e300, 0.2))
+    weighted = fit(LogisticRegression(), sample_weight=np.where(Y, 1.0, 0.2))
+    assert recall(weighted) > recall(fit(LogisticRegression())) + 0.1
     # Missing numbers have weight 0, and no value of a row can stop the release.
-    without = stored(Y * 1.0)
-    assert stored(Y == 1) == without
+    without = fit_stored(Y * 1.0)
+    assert fit_stored(Y == 1) == without
     for nothing in (np.nan, -3.0, "word", None):
-        assert stored([nothing if one == 0 else 1 for one in Y]) == without
+        assert fit_stored([nothing if one == 0 else 1 for one in Y]) == without
     with pytest.raises(InputError, match="one number per row"):
-        fitted(LogisticRegression(), sample_weight=[1.0])
+        fit(LogisticRegression(), sample_weight=[1.0])
 
 
 @pytest.mark.parametrize("release", ["descent", "boosting"])
@@ -183,7 +183,7 @@ def test_a_weighted_record_moves_the_sums_no_further(release):
 def test_no_record_weighs_more_than_1(monkeypatch, class_weight):
     weights, plain = [], training.TrainingRows
     monkeypatch.setattr(training, "TrainingRows", lambda *a: weights.append(a[2]) or plain(*a))
-    fitted(LogisticRegression(class_weight=class_weight))
+    fit(LogisticRegression(class_weight=class_weight))
     assert (weights[0].min() >= 0, weights[0].max()) == (True, 1.0)
 
 

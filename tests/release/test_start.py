@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import special
 from sklearn.metrics import log_loss, roc_auc_score
-from tests.oracle.training import NumberRows, fitted, loss_and_target
+from tests.oracle.training import NumberRows, fit_model, loss_and_target
 
 from memberbound.release.all_rows import gradient
 from memberbound.release.all_rows.clipping import on_grid, path_sensitivity
@@ -74,11 +74,11 @@ def gradient_sum(monkeypatch, features, codes, block=NumberRows):
     )
     honest = BudgetShare.sums
 
-    def spied(self, *, sensitivity, times=1):
+    def spy(self, *, sensitivity, times=1):
         paid.append(sensitivity)
         return honest(self, sensitivity=sensitivity, times=times)
 
-    monkeypatch.setattr(BudgetShare, "sums", spied)
+    monkeypatch.setattr(BudgetShare, "sums", spy)
     loss, _ = loss_and_target("logistic", codes)
     share = BudgetShare("descent", 1.0, InsecureSource(1))
     rows, how = Shards([rows_of(features, codes, block)]), Descent(steps=1, rate=1.0)
@@ -172,7 +172,7 @@ def test_a_rare_class_is_ranked_and_its_probabilities_are_right():
     scores, losses, test = [], [], rare_people(20_000, 9)
     truth = (test["ill"] == "yes").to_numpy()
     for seed in range(4):
-        model = fitted(rare_people(4000, seed), seed=seed, bounds=bounds)
+        model = fit_model(rare_people(4000, seed), seed=seed, bounds=bounds)
         chances = model.predict_proba(test.drop(columns="ill"))[:, 1]
         scores.append(roc_auc_score(truth, chances))
         losses.append(log_loss(truth, chances))

@@ -30,7 +30,7 @@ def least_noise(vectors, game, eta=0.1):
     return calibrate_sum(SumStatistic(np.asarray(vectors)), game, eta=eta)
 
 
-def reached(record, size, sigma):
+def best_gain(record, size, sigma):
     """Gain of the best attacker on the average or the worst record, from below."""
     each = gains(outputs_of(total(DATA), 6, size), 6, size, sigma)
     return each.mean() if record == "average" else each.max()
@@ -50,8 +50,8 @@ def naive_bound(values, sigma):
 @pytest.mark.parametrize("eta", [0.02, 0.1])
 def test_the_certificate_covers_the_best_attacker(size, record, eta):
     result = least_noise(DATA, SubsetGame(6, size, record), eta)
-    assert reached(record, size, result.noise.scale) <= result.certificate.value <= eta
-    assert reached(record, size, result.noise.scale / 10) > eta  # negative control
+    assert best_gain(record, size, result.noise.scale) <= result.certificate.value <= eta
+    assert best_gain(record, size, result.noise.scale / 10) > eta  # negative control
     assert result.certificate.confidence == 1.0
     assert result.record == record
 

@@ -153,12 +153,12 @@ def test_a_table_that_is_read_in_parts_gives_the_same_numbers(
     parts = []
     honest = records.StoredRecords.read_shards
 
-    def counted(self):
+    def count_calls(self):
         for part in honest(self):
             parts.append(part)
             yield part
 
-    monkeypatch.setattr(records.StoredRecords, "read_shards", counted)
+    monkeypatch.setattr(records.StoredRecords, "read_shards", count_calls)
     how = {} if unit is None else {"unit": unit}
     stored = STORED[form](pa.Table.from_pandas(people()), tmp_path)
     whole = VERBS[verb](stored, **how)

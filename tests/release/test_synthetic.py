@@ -38,22 +38,22 @@ BOUNDS = PUBLIC | {"code": {"categories": [1, 2, 3]}}
 CODES = {"Rome": 1, "Oslo": 2, "Bern": 3}
 
 
-def coded(rows=600):
+def code_people(rows=600):
     """People with the code of their city."""
     table = people(rows)
     return table.assign(code=table["city"].map(CODES))
 
 
-def fitted(table, seed=1, eta=0.2, **options):
+def fit(table, seed=1, eta=0.2, **options):
     """Return what is counted of a table with noise from a seed."""
     return fit_synthetic(read_records(table), eta=eta, source=InsecureSource(seed), **options)
 
 
-def measured(monkeypatch, table, unit, eta):
+def record_sums(monkeypatch, table, unit, eta):
     """Return the requested sums, with noise that does not depend on the table."""
     measure_every_part(monkeypatch)
     asked = {"eta": eta, "bounds": BOUNDS, "target": "ill", "unit": unit}
-    made, sums = replayed(monkeypatch, lambda: fitted(table, 0, **asked))
+    made, sums = replayed(monkeypatch, lambda: fit(table, 0, **asked))
     assert set(made.noise) == PARTS
     return made, sums
 
@@ -87,7 +87,7 @@ def counted_twice(exact):
     return counts
 
 
-def ranked(rows, model, maps, cuts):
+def rank(rows, model, maps, cuts):
     """Broken: the bin of a row depends on how many other rows have lower scores."""
     bins = [mapped[code] for mapped, code in zip(maps, rows.codes, strict=True)]
     score, guess = label_model.score_and_guess(model.additive(bins), model.intercepts)
@@ -101,7 +101,7 @@ TWINS = {
     "none": lambda patch: None,
     "scores": lambda patch: patch(measurements, "pair_score", squares),
     "pairs": lambda patch: patch(LabelledRows, "counts", counted_twice(LabelledRows.counts)),
-    "hits": lambda patch: patch(measurements, "hit_counts", ranked),
+    "hits": lambda patch: patch(measurements, "hit_counts", rank),
     "histograms": lambda patch: patch(measurements, "HISTOGRAM_MOVES", 1.0),
     "weights": lambda patch: patch(Persons, "weights", property(lambda self: np.ones(self.rows))),
 }
@@ -117,10 +117,10 @@ TWINS = {
 )
 def test_neighbours_stay_within_the_budget(monkeypatch, unit, twin):
     """The worst of many neighbours uses much of μ², and none more; with each fault one does."""
-    table = coded()
+    table = code_people()
     table = table if unit is None else table.assign(person=np.arange(len(table)) // 2)
     TWINS[twin](monkeypatch.setattr)
-    made, first = measured(monkeypatch, table, unit, 0.4)
+    made, first = record_sums(monkeypatch, table, unit, 0.4)
     worst = 0.0
     cities = ("Rome", "Bern")
     for age, city, ill, more in itertools.product((18, 44, 89), cities, ("no", "yes"), (0, 3)):
@@ -130,7 +130,7 @@ def test_neighbours_stay_within_the_budget(monkeypatch, unit, twin):
             other.loc[row, ["age", "city", "code", "ill"]] = [age, city, CODES[city], ill]
         if unit is not None:  # the number of a person's rows is not public
             other = pd.concat([other, *[other.iloc[[10]]] * more], ignore_index=True)
-        _, second = measured(monkeypatch, other, unit, 0.4)
+        _, second = record_sums(monkeypatch, other, unit, 0.4)
         worst = max(worst, spent(first, second))
         if twin != "none" and worst > made.budget.mu**2:
             return  # the fault is caught
@@ -141,7 +141,7 @@ def test_neighbours_stay_within_the_budget(monkeypatch, unit, twin):
 
 
 def test_scales_are_those_of_the_shares():
-    made = fitted(coded(4000), bounds=BOUNDS, target="ill")
+    made = fit(code_people(4000), bounds=BOUNDS, target="ill")
     shares = {}
     for share in made.budget.shares:
         shares.setdefault(share.name, []).append(share.mu)
@@ -231,8 +231,8 @@ def test_categories_have_cells_for_other_and_missing_values():
 
 
 def test_rows_are_like_the_rows():
-    table = coded(20_000)
-    drawn = fitted(table, bounds=BOUNDS, target="ill").sample(100_000, InsecureSource(3))
+    table = code_people(20_000)
+    drawn = fit(table, bounds=BOUNDS, target="ill").sample(100_000, InsecureSource(3))
     assert drawn.columns.tolist() == table.columns.tolist()
     for old in (False, True):
         real = (table["ill"] == "yes")[(table["age"] > 45) == old].mean()
@@ -258,7 +258,7 @@ def test_a_column_that_decides_another_still_does(wrong):
         "label": [f"L{k}" for k in range(8)],
         "age": [0, 2],
     }
-    made = fitted(table, eta=0.1, bounds=bounds).sample(20_000, InsecureSource(22))
+    made = fit(table, eta=0.1, bounds=bounds).sample(20_000, InsecureSource(22))
     agrees = (made["label"].astype(str) == "L" + made["code"].astype(str)).mean()
     assert agrees == pytest.approx((code == other).mean(), abs=0.03 if wrong else 1e-9)
 
@@ -270,7 +270,7 @@ def test_a_group_that_is_cut_from_a_number_agrees_with_it():
     group = np.array(["young", "middle", "old"])[np.searchsorted([30, 65], age, side="right")]
     table = pd.DataFrame({"age": age, "group": group, "ward": draws.choice(list("abcd"), 6000)})
     bounds = {"age": [18, 89], "group": ["young", "middle", "old"], "ward": list("abcd")}
-    made = fitted(table, eta=0.05, bounds=bounds)
+    made = fit(table, eta=0.05, bounds=bounds)
     drawn = made.sample(6000, InsecureSource(23))
     age = drawn["age"].to_numpy()
     again = np.array(["young", "middle", "old"])[np.searchsorted([30, 65], age, side="right")]
@@ -283,16 +283,16 @@ def test_texts_among_numbers_are_drawn_as_they_are_written():
     code = np.where(draws.random(20_000) < 0.3, "N", draws.integers(0, 9, 20_000).astype(str))
     code[0] = "whose"
     table = pd.DataFrame({"code": code, "ill": np.where(code == "N", "yes", "no")})
-    drawn = fitted(table, target="ill").sample(20_000, InsecureSource(32))
+    drawn = fit(table, target="ill").sample(20_000, InsecureSource(32))
     assert set(drawn["code"]) == {"N", *map(str, range(9))}
     assert (drawn["code"] == "N").mean() == pytest.approx(0.3, abs=0.02)
     assert ((drawn["code"] == "N") == (drawn["ill"] == "yes")).mean() > 0.98
 
 
 def test_pairs_that_noise_would_drown_are_not_measured():
-    wide = coded(2000).assign(**{f"c{k}": "x" for k in range(40)})
+    wide = code_people(2000).assign(**{f"c{k}": "x" for k in range(40)})
     bounds = BOUNDS | {f"c{k}": ["x", "y"] for k in range(40)}
-    made = fitted(wide, eta=0.05, bounds=bounds, target="ill")
+    made = fit(wide, eta=0.05, bounds=bounds, target="ill")
     assert made.pairs == ()
     assert set(made.noise) == {"target", "cells", "columns", "calibration"}
     assert sum(made.budget.fractions().values()) == pytest.approx(1.0)
@@ -317,7 +317,7 @@ def test_without_bounds_or_target():
             "remark": [f"text number {k}" for k in range(rows)],
         }
     )
-    made = fitted(table)
+    made = fit(table)
     drawn = made.sample(10_000, InsecureSource(6))
     assert made.left_out == ("remark",)
     assert drawn.columns.tolist() == [c for c in table.columns if c != "remark"]
@@ -337,7 +337,7 @@ def test_a_target_of_numbers_keeps_its_relation():
     x = draws.uniform(0, 10, 20_000)
     table = pd.DataFrame({"x": x, "y": 3 * x + draws.normal(0, 2, x.size)})
     public = {"x": [0, 10], "y": [-10, 40]}
-    drawn = fitted(table, bounds=public, target="y").sample(5000, InsecureSource(9))
+    drawn = fit(table, bounds=public, target="y").sample(5000, InsecureSource(9))
     assert np.corrcoef(drawn["x"], drawn["y"])[0, 1] > 0.9
 
 
@@ -362,7 +362,7 @@ def test_impossible_requests_are_refused(table, options, problem):
     if options["bounds"] is not None:
         options["bounds"] = {k: v for k, v in options["bounds"].items() if k in table}
     with pytest.raises(InputError, match=problem):
-        fitted(table, **options)
+        fit(table, **options)
 
 
 def test_a_type_that_cannot_be_made_stops_no_release():
@@ -396,7 +396,7 @@ def test_a_column_and_its_square_stay_together():
     age = np.random.default_rng(7).integers(20, 80, 8000)
     table = pd.DataFrame({"age": age, "square": age**2, "sex": np.where(age % 2, "f", "m")})
     bounds = {"age": [20, 80], "square": [400, 6400], "sex": ["f", "m"]}
-    drawn = fitted(table, bounds=bounds, eta=0.1).sample(8000, InsecureSource(3))
+    drawn = fit(table, bounds=bounds, eta=0.1).sample(8000, InsecureSource(3))
     error = np.sqrt(drawn["square"].to_numpy(dtype=float)) - drawn["age"].to_numpy(dtype=float)
     assert np.abs(error).mean() < 3.5
 
@@ -492,7 +492,7 @@ def test_a_column_of_one_value_promises_nothing():
     table["one"] = "x"
     bounds = {name: list("ab") for name in "pqr"} | {"one": ["x"]}
     for seed in range(6):
-        assert "one" not in np.ravel(fitted(table, seed, bounds=bounds).pairs)
+        assert "one" not in np.ravel(fit(table, seed, bounds=bounds).pairs)
 
 
 def test_public_edges_do_not_join_the_values_of_a_code():
@@ -546,7 +546,7 @@ def test_a_number_that_many_share_is_not_spread():
     draws = np.random.default_rng(2)
     income = np.where(draws.random(4000) < 0.3, 0.0, np.minimum(draws.lognormal(3, 1, 4000), 90.0))
     table = pd.DataFrame({"income": income, "sex": draws.choice(["f", "m"], 4000)})
-    drawn = fitted(table, bounds={"income": [0, 90], "sex": ["f", "m"]}).sample(
+    drawn = fit(table, bounds={"income": [0, 90], "sex": ["f", "m"]}).sample(
         4000, InsecureSource(1)
     )
     for value in (0.0, 90.0):
@@ -555,7 +555,7 @@ def test_a_number_that_many_share_is_not_spread():
     positive = drawn["income"][drawn["income"] > 0]
     assert positive.min() > 1e-6
     even = pd.DataFrame({"x": draws.random(4000), "y": draws.choice(["f", "m"], 4000)})
-    drawn = fitted(even, bounds={"x": [0, 1], "y": ["f", "m"]}).sample(4000, InsecureSource(1))
+    drawn = fit(even, bounds={"x": [0, 1], "y": ["f", "m"]}).sample(4000, InsecureSource(1))
     assert not drawn["x"].isin([0.0, 1.0]).any()
 
 

@@ -37,7 +37,7 @@ COLUMNS = {
 }
 
 
-def released(table, statistic, seed=0, bounds=PUBLIC, **options):
+def release(table, statistic, seed=0, bounds=PUBLIC, **options):
     return release_table_statistic(
         table[COLUMNS[statistic]],
         statistic,
@@ -64,7 +64,7 @@ def truth(statistic):
 @pytest.mark.parametrize("bounds", [PUBLIC, None], ids=["public", "paid for"])
 @pytest.mark.parametrize("statistic", TABLE_STATISTICS)
 def test_releases_are_near_the_truth(statistic, bounds):
-    found = released(PEOPLE, statistic, bounds=bounds)
+    found = release(PEOPLE, statistic, bounds=bounds)
     values = dict(zip(found.names, found.values, strict=True))
     assert found.calibration.certificate.value <= 0.05
     shown = np.array([value for name, value in values.items() if "(other)" not in name])
@@ -75,10 +75,10 @@ def test_releases_are_near_the_truth(statistic, bounds):
     assert 0.999 * found.budget.mu < spent <= found.budget.mu
 
 
-def moved(monkeypatch, statistic, first, second):
+def distance_moved(monkeypatch, statistic, first, second):
     """Return μ of all releases together between two tables, and what was promised."""
     (made, one), (_, other) = (
-        replayed(monkeypatch, lambda table=table: released(table, statistic))
+        replayed(monkeypatch, lambda table=table: release(table, statistic))
         for table in (first, second)
     )
     return math.sqrt(spent(one, other)), made.budget.mu
@@ -101,7 +101,7 @@ def test_no_record_exceeds_the_stated_sensitivity(statistic, old, new):
     rest = PEOPLE.head(30)
     tables = [pd.concat([rest, pd.DataFrame([record])], ignore_index=True) for record in (old, new)]
     with pytest.MonkeyPatch.context() as patch:
-        shift, promised = moved(patch, statistic, *tables)
+        shift, promised = distance_moved(patch, statistic, *tables)
     assert shift <= promised
 
 
@@ -123,7 +123,7 @@ def test_the_farthest_records_use_it_up(statistic, least, monkeypatch):
         pd.concat([rest, pd.DataFrame([rest.iloc[0].to_dict() | r])], ignore_index=True)
         for r in FARTHEST[statistic]
     ]
-    shift, promised = moved(monkeypatch, statistic, *tables)
+    shift, promised = distance_moved(monkeypatch, statistic, *tables)
     assert least * promised <= shift <= promised
     # A twin that forgets that one record goes and another one comes is caught.
     honest = BudgetShare.sums
@@ -132,7 +132,7 @@ def test_the_farthest_records_use_it_up(statistic, least, monkeypatch):
         return honest(self, sensitivity=sensitivity / 2, times=times)
 
     monkeypatch.setattr(BudgetShare, "sums", too_quiet)
-    shift, promised = moved(monkeypatch, statistic, *tables)
+    shift, promised = distance_moved(monkeypatch, statistic, *tables)
     assert shift > promised
 
 
@@ -144,16 +144,16 @@ def test_sums_of_squares_move_no_record_farther(monkeypatch):
         pd.concat([rest, pd.DataFrame([rest.iloc[0].to_dict() | r])], ignore_index=True)
         for r in ends
     ]
-    shift, promised = moved(monkeypatch, "mean", *tables)
+    shift, promised = distance_moved(monkeypatch, "mean", *tables)
     assert shift == pytest.approx(promised * (3 / 4) ** 0.5, rel=1e-5)
     monkeypatch.setattr(summaries, "_SQUARES", 2.0)
-    shift, promised = moved(monkeypatch, "mean", *tables)
+    shift, promised = distance_moved(monkeypatch, "mean", *tables)
     assert shift > promised
 
 
 def test_values_of_a_single_person_are_not_named():
     odd = PEOPLE.assign(ward=["only me", *PEOPLE["ward"][1:]])
-    names = released(odd, "histogram", bounds=None).names
+    names = release(odd, "histogram", bounds=None).names
     assert set(names) == {"a", "b", "c", "(other)"}
 
 

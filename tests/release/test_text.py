@@ -200,12 +200,12 @@ def test_a_document_that_overflows_has_no_influence():
         records = TextRecords(documents, LENGTH)
         expected = sum_clipped_gradients(adapted, records, np.array([2, 3]), 1.0)
 
-        def broken(model, batch):
+        def broken_losses(model, batch):
             losses = language_losses(model, batch)
             bad = torch.from_numpy((batch.ids[:, :2] == documents[5][:2]).all(1))
             return losses * torch.where(bad, math.inf, 1.0)
 
-        adapted._losses = broken
+        adapted._losses = broken_losses
         found = sum_clipped_gradients(adapted, records, np.array([2, 3, 5]), 1.0)
     assert np.isfinite(found).all()
     assert np.allclose(found, expected, rtol=1e-6)
@@ -303,12 +303,12 @@ def test_noise_is_on_the_grid_with_the_scale_of_the_budget(monkeypatch):
     met = []
     keep = text_training.noisy_release
 
-    def noted(values, scale, source):
+    def note(values, scale, source):
         out = keep(values, scale, source)
         met.append((out - values, scale, out))
         return out
 
-    monkeypatch.setattr(text_training, "noisy_release", noted)
+    monkeypatch.setattr(text_training, "noisy_release", note)
     adapted = adapted_model()
     with adapted.attach():
         train_adapters(

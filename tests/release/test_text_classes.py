@@ -284,13 +284,13 @@ def test_a_document_without_a_listed_label_has_no_influence(folder):
 
 
 def test_what_a_tokenizer_cannot_read_is_an_empty_document():
-    def broken(text, **_options):
+    def fail_on_bad(text, **_options):
         if "bad" in text:
             raise ValueError(text)
         return {"input_ids": [5, 6]}
 
     fields = {"bos_token_id": 1, "cls_token_id": 2, "sep_token_id": 3}
-    reader = type("Reader", (), {"__call__": staticmethod(broken), **fields})()
+    reader = type("Reader", (), {"__call__": staticmethod(fail_on_bad), **fields})()
     found = [ids.tolist() for ids in encode_documents(reader, ["good", "bad"], 8)]
     assert found == [[1, 5, 6], [1]]
     closed = encode_documents(reader, ["good", "bad"], 3, closed=True)

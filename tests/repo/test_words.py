@@ -77,7 +77,7 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-def retired(path: Path) -> list[str]:
+def find_retired(path: Path) -> list[str]:
     """Return the retired phrases of a file, with what is written in their place."""
     name = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
     patterns = {p: w for p, w in RETIRED.items() if "game" not in p or name not in THEORY}
@@ -91,7 +91,7 @@ def retired(path: Path) -> list[str]:
 
 def test_no_retired_phrase_is_shown() -> None:
     assert len(SHOWN) > 200
-    found = [line for path in SHOWN for line in retired(path)]
+    found = [line for path in SHOWN for line in find_retired(path)]
     assert not found, "\n".join(found)
 
 
@@ -101,4 +101,4 @@ def test_a_retired_phrase_is_noticed(name: str, tmp_path: Path) -> None:
     path.write_text(
         '"""Nothing is proved."""\n\nx = f"{1}: Nothing is proved."\n', encoding="utf-8"
     )
-    assert [line.split(":")[1] for line in retired(path)] == ["1", "3"][name == "code.py" :]
+    assert [line.split(":")[1] for line in find_retired(path)] == ["1", "3"][name == "code.py" :]

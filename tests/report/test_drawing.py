@@ -193,7 +193,7 @@ def test_tables_hold_the_data_of_the_charts() -> None:
             assert curve.tpr(value) > 0.9999
 
 
-def swept(
+def sweep(
     grid: list[float],
     curve: list[float],
     coupled: list[float | None] | None = None,
@@ -213,7 +213,7 @@ def swept(
 def test_a_vacuous_bound_is_not_drawn_as_a_bound() -> None:
     curve = [0.6, 0.9, 0.99995, 1.0]
     grid = [0.5, 1.0, 2.0, 4.0]
-    chart = swept(grid, curve, coupled=[0.7, None, 0.9, 0.9])
+    chart = sweep(grid, curve, coupled=[0.7, None, 0.9, 0.9])
     (line,) = chart.figure().findobj(lambda a: (a.get_gid() or "").startswith("mark-line"))
     assert line.get_ydata()[:2] == pytest.approx(curve[:2])
     assert all(math.isnan(y) for y in line.get_ydata()[2:])
@@ -233,7 +233,7 @@ def test_charts_of_extreme_answers_are_drawn() -> None:
         assert all("≤ 100 %" not in str(cell) for row in chart.rows for cell in row)
         for view in chart.views:
             assert "nan" not in chart.svg(view).lower()
-    assert swept([1.0], [0.6], epsilon=math.inf).svg()
+    assert sweep([1.0], [0.6], epsilon=math.inf).svg()
 
 
 QUIET = """

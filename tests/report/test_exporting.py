@@ -109,12 +109,12 @@ def test_published_formats_have_no_field_for_owner_only_values():
         assert set(hints.values()) <= said
 
 
-def moved(value, factor):
+def perturb(value, factor):
     """Change every fractional number, every text and every verdict of a report."""
     if isinstance(value, dict):
-        return {key: moved(item, factor) for key, item in value.items()}
+        return {key: perturb(item, factor) for key, item in value.items()}
     if isinstance(value, list):
-        return [moved(item, factor) for item in value]
+        return [perturb(item, factor) for item in value]
     if isinstance(value, float):
         return min(value * factor, 1.0) if value <= 1 else value * factor
     return value
@@ -124,7 +124,7 @@ def test_reports_that_differ_in_all_that_depends_on_rows_give_one_card():
     first = sample()
     first["run"]["chosen"] = ["target", "learner", "eta"]
     first["data"]["left_out"] = ["id"]
-    other = moved(first, 1.007)
+    other = perturb(first, 1.007)
     for name in ("question", "schema", "version"):
         other[name] = first[name]
     other["data"] |= {
@@ -173,15 +173,15 @@ def test_neighbouring_tables_under_the_same_noise_are_published_alike(released, 
     assert certificates[0] == certificates[1]
     assert cards[0] == cards[1]
     assert models[0] != models[1]
-    assert unnoised(models[0]) == unnoised(models[1])
+    assert drop_noise(models[0]) == drop_noise(models[1])
 
 
-def unnoised(value):
+def drop_noise(value):
     """A document without its doubles, which are noisy or follow from the budget."""
     if isinstance(value, dict):
-        return {key: unnoised(item) for key, item in value.items()}
+        return {key: drop_noise(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [unnoised(item) for item in value]
+        return [drop_noise(item) for item in value]
     return None if isinstance(value, float) else value
 
 
@@ -213,14 +213,14 @@ def test_a_certificate_that_is_not_the_files_is_refused(released, tmp_path, monk
     out = {"format": "model-card", "out": tmp_path / "x.md"}
     alone = tmp_path / "model.json.certificate.json"
     alone.write_text(path.read_text())
-    refused(tmp_path, "must be a saved release", alone, **out)
+    expect_refusal(tmp_path, "must be a saved release", alone, **out)
     (tmp_path / "model.json").write_text("{}")
-    refused(tmp_path, "SHA-256", alone, **out)
+    expect_refusal(tmp_path, "SHA-256", alone, **out)
     text = json.loads(path.read_text())
     text["sha256"] = hashlib.sha256(b"{}").hexdigest()
     for broken in ({"certificate": None}, {"certificate": {}}, {"eta": "x"}):
         alone.write_text(json.dumps(text | broken))
-        refused(tmp_path, "certificate", alone, **out)
+        expect_refusal(tmp_path, "certificate", alone, **out)
     # The owner's formats are made from a report.
     monkeypatch.setenv("CHROME_BIN", sys.executable)
     with pytest.raises(InputError, match="report must be that of a study"):
@@ -316,16 +316,16 @@ def test_no_name_breaks_markdown_or_yaml(name):
     assert structure(body) == usual_structure
     assert shape(head) == shape(usual_head)
 
-    def renamed(text, empty):
+    def rename(text, empty):
         for plain, other in zip(("zqNAMEzq", *PLAIN), (name, *SPITEFUL), strict=True):
             text = text.replace(plain, clean(other) or empty)
         return text
 
     # Every cell and paragraph has the words that it should have, at its place.
-    assert words(body) == [renamed(said, "–") for said in usual_words]
+    assert words(body) == [rename(said, "–") for said in usual_words]
     (result, *_), (usual, *_) = (h["model-index"][0]["results"] for h in (head, usual_head))
-    assert result["dataset"]["name"] == renamed(usual["dataset"]["name"], "")
-    assert head["model-index"][0]["name"] == renamed(usual_head["model-index"][0]["name"], "")
+    assert result["dataset"]["name"] == rename(usual["dataset"]["name"], "")
+    assert head["model-index"][0]["name"] == rename(usual_head["model-index"][0]["name"], "")
 
 
 @settings(max_examples=60, deadline=None)
@@ -356,7 +356,7 @@ def test_model_card_is_written_from_a_file_a_dictionary_and_a_study(tmp_path, re
     assert set(texts) == {model_card(published(sample()))}
 
 
-def refused(folder, match, report, **options):
+def expect_refusal(folder, match, report, **options):
     before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     with pytest.raises(InputError, match=match) as caught:
         export(report, **options)
@@ -391,7 +391,7 @@ def test_bad_options_are_refused_and_nothing_is_written(tmp_path, monkeypatch, o
     monkeypatch.setenv("CHROME_BIN", sys.executable)
     (tmp_path / "there.md").write_text("kept", encoding="utf-8")
     (tmp_path / "about.yaml").write_text("aim: none", encoding="utf-8")
-    refused(tmp_path, match, **{"report": sample()} | options)
+    expect_refusal(tmp_path, match, **{"report": sample()} | options)
 
 
 # MLflow.
@@ -532,7 +532,7 @@ def browser(monkeypatch):
     monkeypatch.setenv("CHROME_BIN", needed_chromium())
 
 
-def drawn(printed):
+def count_strokes(printed):
     """Return the number of lines and curves drawn on the pages of a PDF."""
     streams = re.findall(rb"stream\r?\n(.*?)endstream", printed, flags=re.DOTALL)
     operators = 0
@@ -555,7 +555,7 @@ def test_pdf_has_several_pages_with_the_figures(tmp_path, browser, report_file):
     assert len(printed) < 800_000
     # The same page without its drawings has the words, and none of the figures.
     bare = re.sub(r"(?s)<svg.*?</svg>", "", render(typed(sample())))
-    assert drawn(printed) > drawn(printing.print_pdf(bare)) + 100
+    assert count_strokes(printed) > count_strokes(printing.print_pdf(bare)) + 100
 
 
 def fake_browser(tmp_path, body):
@@ -605,7 +605,7 @@ def test_browser_that_hangs_is_ended_with_its_children(tmp_path, monkeypatch):
     )
     wait = subprocess.Popen.wait
 
-    def hung(process, timeout=None):
+    def hang(process, timeout=None):
         # The time limit is over as soon as the child is there, however slow this machine is.
         if timeout == 33:
             while not pids.exists():
@@ -613,7 +613,7 @@ def test_browser_that_hangs_is_ended_with_its_children(tmp_path, monkeypatch):
             raise subprocess.TimeoutExpired("browser", timeout)
         return wait(process, timeout)
 
-    monkeypatch.setattr(subprocess.Popen, "wait", hung)
+    monkeypatch.setattr(subprocess.Popen, "wait", hang)
     with pytest.raises(MemberboundError, match="did not print within 33 seconds"):
         printing.print_pdf("<p>", browser=fake_browser(tmp_path, body), seconds=33)
     numbers_of_both = pids.read_text(encoding="utf-8").split()
@@ -633,5 +633,7 @@ def test_sandbox_is_left_out_for_root_only(tmp_path, monkeypatch, user, expected
 
 def test_without_a_browser_the_remedy_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(printing.shutil, "which", lambda name: None)
-    said = refused(tmp_path, "needs Chromium", sample(), format="pdf", out=tmp_path / "x.pdf")
+    said = expect_refusal(
+        tmp_path, "needs Chromium", sample(), format="pdf", out=tmp_path / "x.pdf"
+    )
     assert "CHROME_BIN" in said

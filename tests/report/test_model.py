@@ -166,11 +166,11 @@ def test_read_reports_the_defect(tmp_path: Path, content: bytes, named: str) -> 
 def test_whole_numbers_may_be_written_without_a_point() -> None:
     """As a browser writes them."""
 
-    def rewritten(value: Any) -> Any:
+    def rewrite(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: rewritten(item) for key, item in value.items()}
+            return {key: rewrite(item) for key, item in value.items()}
         if isinstance(value, list):
-            return [rewritten(item) for item in value]
+            return [rewrite(item) for item in value]
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
-    assert model.parse_report(rewritten(reports.sample())) == model.parse_report(reports.sample())
+    assert model.parse_report(rewrite(reports.sample())) == model.parse_report(reports.sample())

@@ -418,7 +418,7 @@ def write_page(tmp_path_factory: Any) -> Callable[[Callable[[], dict[str, Any]]]
     return write
 
 
-def _drawn(page: Any) -> dict[str, int]:
+def _count_drawn(page: Any) -> dict[str, int]:
     """Return how many marks each figure shows."""
     found: dict[str, int] = page.evaluate(
         """() => Object.fromEntries([...document.querySelectorAll("[data-figure]")].map(h =>
@@ -432,7 +432,7 @@ def _drawn(page: Any) -> dict[str, int]:
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1400, "light")])
 def test_opens_from_disk(open_page: Any, write_page: Any, width: int, scheme: str) -> None:
     page = open_page(write_page(reports.sample), width=width, scheme=scheme)
-    drawn = _drawn(page)
+    drawn = _count_drawn(page)
     assert set(drawn) == set(FIGURES)
     report = reports.sample()
     priced = [r for r in report["remedies"] if r["score_name"] and r["id"] != "nothing"]
@@ -467,7 +467,7 @@ def test_opens_from_disk(open_page: Any, write_page: Any, width: int, scheme: st
 @pytest.mark.browser
 def test_switches_links_schemes_and_paper(open_page: Any, write_page: Any) -> None:
     page = open_page(write_page(reports.sample))
-    _drawn(page)
+    _count_drawn(page)
     # The axes, by keyboard alone.
     log = page.locator("#plot-roc .view-log svg")
     page.locator("input[name=roc-view]").first.focus()
@@ -500,13 +500,13 @@ def test_switches_links_schemes_and_paper(open_page: Any, write_page: Any) -> No
 def test_other_reports_open_as_well(open_page: Any, write_page: Any) -> None:
     page = open_page(write_page(reports.hostile), width=390)
     # The page object requests its own address only; the next ones are files beside it.
-    assert len(_drawn(page)) == len(FIGURES)
+    assert len(_count_drawn(page)) == len(FIGURES)
     assert page.evaluate("window.stolen === undefined")
     assert page.locator("img").count() == 0
     assert not page.evaluate(SCROLLS)
     for build in (reports.partial, reports.stopped, reports.regression, reports.extreme):
         other = open_page(write_page(build), width=390, scheme="dark")
-        assert all(count > 0 for count in _drawn(other).values())
+        assert all(count > 0 for count in _count_drawn(other).values())
         assert not other.evaluate(SCROLLS), build.__name__
 
 

@@ -322,11 +322,11 @@ def test_new_rows_of_a_study_follow_the_rules_of_its_bounds(monkeypatch):
     public = {source: [-9, 9], "rules": {"derived": derived}}
     made, plain = [], steps.synthesize
 
-    def kept(*args, **options):
+    def keep(*args, **options):
         made.append(plain(*args, **options))
         return made[-1]
 
-    monkeypatch.setattr(steps, "synthesize", kept)
+    monkeypatch.setattr(steps, "synthesize", keep)
     question = Question("y", learner="tree", eta=0.45)
     data = StudyData.read(frame, question, public)
     assert data.sha256 != StudyData.read(frame, question, {source: [-9, 9]}).sha256

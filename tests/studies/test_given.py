@@ -34,7 +34,7 @@ def sides() -> tuple[pd.DataFrame, pd.DataFrame]:
     return table[:200], table[200:].reset_index(drop=True)
 
 
-def fitted(table: pd.DataFrame, depth: int | None = None) -> DecisionTreeClassifier:
+def fit(table: pd.DataFrame, depth: int | None = None) -> DecisionTreeClassifier:
     model = DecisionTreeClassifier(max_depth=depth, random_state=0)
     return model.fit(table[list("abc")], table["y"])
 
@@ -49,7 +49,7 @@ def test_the_report_is_about_the_given_model(quick, sides, tmp_path: Path) -> No
     inside, others = sides
     inside.to_csv(tmp_path / "train.csv", index=False)
     others.to_csv(tmp_path / "test.csv", index=False)
-    model = fitted(inside)
+    model = fit(inside)
     joblib.dump(model, tmp_path / "model.joblib")
     inputs = {"model": tmp_path / "model.joblib", "nonmembers": tmp_path / "test.csv"}
     with pytest.raises(InputError, match="--trust"):
@@ -88,7 +88,7 @@ def test_the_report_is_about_the_given_model(quick, sides, tmp_path: Path) -> No
 
 def test_prices_are_held_against_the_given_model(quick, sides) -> None:
     inside, others = sides
-    found = study(inside, target="y", model=fitted(inside), nonmembers=others, quick=True).report
+    found = study(inside, target="y", model=fit(inside), nonmembers=others, quick=True).report
     nothing = next(r for r in found.remedies if r.id == "nothing")
     score = found.given.score_nonmembers_estimate
     assert nothing.score_before_estimate == score
@@ -96,7 +96,7 @@ def test_prices_are_held_against_the_given_model(quick, sides) -> None:
 
 def test_a_model_without_a_shown_leak_is_not_called_exposed(quick, sides) -> None:
     inside, others = sides
-    found = study(inside, target="y", model=fitted(inside, 1), nonmembers=others, quick=True)
+    found = study(inside, target="y", model=fit(inside, 1), nonmembers=others, quick=True)
     assert found.report.verdict.level == "unproved"
     assert not found.exceeds(0.55)
 
@@ -104,7 +104,7 @@ def test_a_model_without_a_shown_leak_is_not_called_exposed(quick, sides) -> Non
 def test_a_shift_between_the_two_sides_is_not_called_a_leak(quick, sides) -> None:
     inside, others = sides
     moved = others.assign(b=others["b"] + 4)
-    found = study(inside, target="y", model=fitted(inside), nonmembers=moved, quick=True)
+    found = study(inside, target="y", model=fit(inside), nonmembers=moved, quick=True)
     report = found.report
     given = report.given
     assert not given.comparable
@@ -118,7 +118,7 @@ def test_a_shift_between_the_two_sides_is_not_called_a_leak(quick, sides) -> Non
     section = render(report).split('id="given"')[1].split("</section>")[0]
     assert "≥" not in section
     # The gate is red in both verbs, for one reason.
-    answer = memberbound.audit(inside, nonmembers=moved, model=fitted(inside), target="y")
+    answer = memberbound.audit(inside, nonmembers=moved, model=fit(inside), target="y")
     for held in (found.held_to(0.99), found.held_to(0.99, "estimate"), answer.held_to(0.99)):
         assert held.exceeded
         assert "differ already in their columns" in held.sentence
@@ -127,10 +127,10 @@ def test_a_shift_between_the_two_sides_is_not_called_a_leak(quick, sides) -> Non
 def test_another_model_is_another_study(quick, sides, tmp_path: Path) -> None:
     inside, others = sides
     asked = {"target": "y", "nonmembers": others, "out": tmp_path, "force": True}
-    first = study(inside, model=fitted(inside), **asked).report
-    again = study(inside, model=fitted(inside), resume=True, **asked).report
+    first = study(inside, model=fit(inside), **asked).report
+    again = study(inside, model=fit(inside), resume=True, **asked).report
     assert again.given == first.given
-    other = study(inside, model=fitted(inside, 2), resume=True, **asked).report
+    other = study(inside, model=fit(inside, 2), resume=True, **asked).report
     assert other.given != first.given
 
 

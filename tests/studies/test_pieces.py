@@ -44,7 +44,7 @@ def test_mean_roc_is_the_mean_of_naive_curves() -> None:
     scores = np.round(rng.normal(size=(5, 40)) + member, 1)  # with ties
     fpr, tpr = mean_roc(scores, member)
 
-    def identified(alpha, row, inside):
+    def identify(alpha, row, inside):
         """Call members from the highest score on; of equal scores a share, at random."""
         alarms, members = alpha * (~inside).sum(), 0.0
         for score in sorted(set(row), reverse=True):
@@ -58,7 +58,7 @@ def test_mean_roc_is_the_mean_of_naive_curves() -> None:
 
     for alpha, share in zip(fpr, tpr, strict=True):
         curves = zip(scores, member, strict=True)
-        expected = np.mean([identified(alpha, row, inside) for row, inside in curves])
+        expected = np.mean([identify(alpha, row, inside) for row, inside in curves])
         assert share == pytest.approx(expected, abs=1e-9)
     # Equal scores are uninformative: on the diagonal, not below it.
     fpr, tpr = mean_roc(np.zeros((2, 40)), member[:2])

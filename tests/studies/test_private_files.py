@@ -29,12 +29,12 @@ def drafts(monkeypatch):
     found = []
     chmod = pathlib.Path.chmod
 
-    def recorded(path, mode):
+    def record(path, mode):
         if path.is_file():
             found.append(path.stat().st_mode & 0o777)
         chmod(path, mode)
 
-    monkeypatch.setattr(pathlib.Path, "chmod", recorded)
+    monkeypatch.setattr(pathlib.Path, "chmod", record)
     return found
 
 
@@ -51,7 +51,7 @@ def people():
     return pd.DataFrame({"age": age, "dose": rng.random(120).round(1), "old": age > 40})
 
 
-def certified(out):
+def certify(out):
     memberbound.certify(people(), columns=["age"], records=out / "records.csv")
     memberbound.certify(people(), columns=["age"], records=out / "records.parquet")
 
@@ -62,12 +62,12 @@ def population(out):
     )
 
 
-def audited(out):
+def audit(out):
     scores = pd.DataFrame({"score": np.arange(80.0), "member": [1, 0] * 40})
     memberbound.audit(scores, records=out / "records.csv")
 
 
-def predicted(out):
+def predict(out):
     model = out.parent / "model.json"
     bounds = {"age": [0, 80], "dose": [0, 1], "old": [False, True]}
     many = pd.concat([people()] * 10)
@@ -80,15 +80,15 @@ class Fit:
     answers: np.ndarray
 
 
-def kept_fits(out):
+def keep_fits(out):
     FitStore.at(out / "cache", "0" * 64, Fit).save(0, Fit(np.zeros(3)))
 
 
-def studied(out):
+def study(out):
     memberbound.study(people(), target="old", quick=True, out=out / "new" / "study")
 
 
-WRITERS = (certified, population, audited, predicted, kept_fits, studied)
+WRITERS = (certify, population, audit, predict, keep_fits, study)
 
 
 @pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)

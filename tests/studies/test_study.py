@@ -140,7 +140,7 @@ def test_an_interrupted_study_leaves_a_report_and_goes_on(tmp_path, monkeypatch)
     out = tmp_path / "study"
     ran: list[str] = []
 
-    def counted(step, stop: bool):
+    def count_calls(step, stop: bool):
         def run(bench, progress):
             ran.append(step.id)
             if stop and step.id == "explain":
@@ -149,7 +149,7 @@ def test_an_interrupted_study_leaves_a_report_and_goes_on(tmp_path, monkeypatch)
 
         return replace(step, run=run)
 
-    monkeypatch.setattr(running, "STEPS", tuple(counted(s, True) for s in plain))
+    monkeypatch.setattr(running, "STEPS", tuple(count_calls(s, True) for s in plain))
     with pytest.raises(KeyboardInterrupt):
         study(people(), **FEW, out=out)
     partial = json.loads((out / "report.json").read_text(encoding="utf-8"))
@@ -160,7 +160,7 @@ def test_an_interrupted_study_leaves_a_report_and_goes_on(tmp_path, monkeypatch)
     assert "stopped by the user" in (out / "report.html").read_text(encoding="utf-8")
 
     ran.clear()
-    monkeypatch.setattr(running, "STEPS", tuple(counted(s, False) for s in plain))
+    monkeypatch.setattr(running, "STEPS", tuple(count_calls(s, False) for s in plain))
     whole = study(people(), **FEW, out=out, resume=True)
     assert ran == ["explain", "rows"]
     # The same seed gives the same numbers, in one go or in two.
@@ -175,13 +175,13 @@ def test_a_step_that_is_interrupted_goes_on_with_its_fits(
     out, trained = tmp_path / "study", []
     plain = shadows._Training.__call__
 
-    def counted(work, model):
+    def count_calls(work, model):
         if len(trained) == 7:
             raise KeyboardInterrupt
         trained.append(model)
         return plain(work, model)
 
-    monkeypatch.setattr(shadows._Training, "__call__", counted)
+    monkeypatch.setattr(shadows._Training, "__call__", count_calls)
     with pytest.raises(KeyboardInterrupt):
         study(people(400), **FEW, bounds=BOUNDS, out=out)
     kept = out / ".steps" / "fits"
@@ -550,11 +550,11 @@ def test_a_study_opens_its_table_once(tmp_path, monkeypatch, only_steps) -> None
     def count(owner, name) -> None:
         function = getattr(owner, name)
 
-        def counted(*args, **options):
+        def count_calls(*args, **options):
             counts[name] += 1
             return function(*args, **options)
 
-        monkeypatch.setattr(owner, name, counted)
+        monkeypatch.setattr(owner, name, count_calls)
 
     for owner, name in ((Engine, "__init__"), (opening, "_open"), (tables, "infer_roles")):
         count(owner, name)

@@ -28,7 +28,7 @@ def kernels(seed=4, count=8, *, zeros=True):
     return mechanisms.random_games(seed, count, zeros=zeros)
 
 
-def violated(kernel, size, k, bounds_of):
+def find_violations(kernel, size, k, bounds_of):
     """Return the quantities that fall below the truth for some record and δ."""
     bad = set()
     for delta in DELTAS:
@@ -71,7 +71,7 @@ def test_curves_are_the_pairs():
 def test_bounds_hold():
     for kernel, size, k in kernels(seed=6):
         bounds_of = partial(finite_bounds, kernel.__getitem__, SubsetGame(size, k))
-        assert not violated(kernel, size, k, lambda delta, f=bounds_of: f(delta=delta))
+        assert not find_violations(kernel, size, k, lambda delta, f=bounds_of: f(delta=delta))
 
 
 def test_bounds_are_tight():
@@ -84,15 +84,15 @@ def test_bounds_are_tight():
 
 
 def test_bounds_a_billionth_too_small_are_caught():
-    def lowered(mechanism, game, delta):
+    def lower(mechanism, game, delta):
         bounds = finite_bounds(mechanism, game, delta=delta)
         less = {f: getattr(bounds, f) * (1 - 1e-9) for f in ("pmp_epsilon", "success")}
         return dataclasses.replace(bounds, **less)
 
     caught = set()
     for kernel, size, k in kernels(seed=6):
-        caught |= violated(
-            kernel, size, k, partial(lowered, kernel.__getitem__, SubsetGame(size, k))
+        caught |= find_violations(
+            kernel, size, k, partial(lower, kernel.__getitem__, SubsetGame(size, k))
         )
     assert caught == {"success", "eta", "epsilon"}
 

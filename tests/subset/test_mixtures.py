@@ -228,7 +228,7 @@ def test_taking_a_neighbours_number_for_ones_own_is_caught(few, monkeypatch):
     assert (result.pmp_epsilon < truth.pmp_epsilon - 1e-5).any()
 
 
-def attacked(count, trials, seed):
+def attack(count, trials, seed):
     """Accuracy of a threshold attack on an outlier in a large population, and its bound."""
     rng = np.random.default_rng(seed)
     values = rng.standard_normal(count)
@@ -252,7 +252,7 @@ def attacked(count, trials, seed):
 )
 def test_very_large_population_against_a_simulated_attack(count, trials):
     """4 standard errors, false alarm below 1e-4; half of the gain would be refuted."""
-    accuracy, bounds = attacked(count, trials, seed=3)
+    accuracy, bounds = attack(count, trials, seed=3)
     error = 4 * 0.5 / math.sqrt(trials)
     assert bounds.worst_record == 0
     assert accuracy <= bounds.success[0] + error

@@ -248,11 +248,11 @@ def test_broken_averages_are_caught():
     def over_all(table, epsilon, sigma):
         return exact_delta(table, epsilon, sigma) * (len(table) - 1) / len(table)
 
-    def unrounded(table, epsilon, sigma):
+    def without_rounding(table, epsilon, sigma):
         return exact_delta(table, epsilon, sigma) * (1 - 1e-11)
 
     assert low_deltas(over_all)
-    assert low_deltas(unrounded)
+    assert low_deltas(without_rounding)
 
 
 def test_delta_is_tight():

@@ -215,11 +215,11 @@ def test_bad_input(wrong):
 def test_a_target_and_the_bounds_at_it_share_the_error_and_have_subsets_of_their_own(monkeypatch):
     asked = []
 
-    def remembered(mechanism, **how):
+    def remember(mechanism, **how):
         asked.append((how["confidence"], how["seed"]))
         return sampled_bounds(mechanism, **how)
 
-    monkeypatch.setattr(exponential_setting, "sampled_bounds", remembered)
+    monkeypatch.setattr(exponential_setting, "sampled_bounds", remember)
     losses = np.random.default_rng(3).integers(0, 3, size=(40, 3))
     setting = ExponentialSetting(
         exponential.halving_mechanism(losses, 20), 0.0, 0.9, subsets=200, seed=5

@@ -15,7 +15,7 @@ from memberbound.tables.opening import open_table
 SHARED = open_table(pa.table({"x": [1]}))
 
 
-def counted(source: object, columns=None, unit: str | None = None) -> dict[int, int]:
+def count_cells(source: object, columns=None, unit: str | None = None) -> dict[int, int]:
     """Count with the package: n → how many cells hold n rows."""
     profile = count_profile(open_table(source, beside=SHARED), columns, unit)
     return dict(zip(profile.count.tolist(), profile.cells.tolist(), strict=True))

@@ -22,7 +22,7 @@ def refusal(source, *args, database_table=None, **kwargs) -> str:
     return message
 
 
-def written(path, content: bytes | str):
+def write(path, content: bytes | str):
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
@@ -35,24 +35,24 @@ def test_files_that_are_not_there(tmp_path):
 
 
 def test_unknown_kinds(tmp_path):
-    assert "must end in one of" in refusal(written(tmp_path / "a.ods", "x"))
-    assert "must end in one of" in refusal(written(tmp_path / "plain", "x"))
-    assert "must end in one of" in refusal(written(tmp_path / "a.parquet.gz", "x"))
+    assert "must end in one of" in refusal(write(tmp_path / "a.ods", "x"))
+    assert "must end in one of" in refusal(write(tmp_path / "plain", "x"))
+    assert "must end in one of" in refusal(write(tmp_path / "a.parquet.gz", "x"))
     assert "got int" in refusal(5)
     assert "got dict" in refusal({"x": [1]})
 
 
 def test_broken_files(tmp_path):
     """Other damage is covered in tests/faults."""
-    assert "not a Parquet file" in refusal(written(tmp_path / "a.parquet", "no parquet"))
-    assert "first Feather format" in refusal(written(tmp_path / "a.feather", b"FEA1...."))
-    assert "could not be unpacked" in refusal(written(tmp_path / "a.csv.xz", "x\n1\n"))
-    assert "could not be unpacked" in refusal(written(tmp_path / "a.csv.zst", "x\n1\n"))
+    assert "not a Parquet file" in refusal(write(tmp_path / "a.parquet", "no parquet"))
+    assert "first Feather format" in refusal(write(tmp_path / "a.feather", b"FEA1...."))
+    assert "could not be unpacked" in refusal(write(tmp_path / "a.csv.xz", "x\n1\n"))
+    assert "could not be unpacked" in refusal(write(tmp_path / "a.csv.zst", "x\n1\n"))
 
 
 def test_broken_csv(tmp_path):
     def said(content):
-        return refusal(written(tmp_path / "a.csv", content))
+        return refusal(write(tmp_path / "a.csv", content))
 
     assert "name its columns" in said("")
     assert "name its columns" in said("\n1\n")
@@ -66,7 +66,7 @@ def test_broken_csv(tmp_path):
 def test_empty_tables(tmp_path):
     empty = "must hold at least one row, got none"
     full, none = pa.table({"x": [1]}), pa.table({"x": pa.array([], pa.int64())})
-    assert empty in refusal(written(tmp_path / "a.csv", "a,b\n"))
+    assert empty in refusal(write(tmp_path / "a.csv", "a,b\n"))
     assert empty in refusal(stored(none, tmp_path / "a.parquet"))
     assert empty in refusal(np.zeros((0, 3)))
     assert empty in refusal(pa.table({"x": [], "who": []}), unit="who")

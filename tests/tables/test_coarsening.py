@@ -263,13 +263,13 @@ RECIPES = [
 ]
 
 
-def released(recipe: Recipe, values: list[object]) -> list[object]:
+def release(recipe: Recipe, values: list[object]) -> list[object]:
     return recipe.apply(pd.DataFrame({"a": pd.Series(values, dtype=object)}))["a"].tolist()
 
 
 @cache
 def alone(recipe: Recipe) -> list[object]:
-    return [released(recipe, [value])[0] for value in SPELLINGS]
+    return [release(recipe, [value])[0] for value in SPELLINGS]
 
 
 @given(st.permutations(range(len(SPELLINGS))))
@@ -277,7 +277,7 @@ def alone(recipe: Recipe) -> list[object]:
 def test_a_recipe_is_a_function_of_one_row(order):
     """Whichever of True, 1, 1.0 and "1" comes first, and whatever else is in the table."""
     for recipe in RECIPES:
-        together = released(recipe, [SPELLINGS[index] for index in order])
+        together = release(recipe, [SPELLINGS[index] for index in order])
         assert together == [alone(recipe)[index] for index in order]
 
 
@@ -287,5 +287,5 @@ def test_a_fitted_recipe_does_not_depend_on_the_order_of_rows(order):
     column = pd.Series(order, dtype=object, name="a")
     fitted = Recipe((("a", column_ladder(column, "text").rules[1]),))
     assert fitted == Recipe((("a", Merge(("1",))),))  # nine rows "1", three "True"
-    kept = [value == "1" for value in released(fitted, order)]
+    kept = [value == "1" for value in release(fitted, order)]
     assert kept == [value is not True for value in order]

@@ -112,7 +112,7 @@ def test_replacing_a_text_changes_its_own_row_only(texts, index, other):
 # ── A naive second reader of the form "any" ───────────────────────────────────────────────────────
 
 
-def grouped(digits, mark):
+def group_digits(digits, mark):
     """Whole numbers written with a mark between thousands."""
     first, *rest = digits.split(mark)
     fits = first.isdigit() and first[0] != "0" and len(first) <= 3
@@ -133,7 +133,7 @@ def number_with(text, decimal, thousands):
     whole, mark, part = body.partition(decimal)
     if (part and not part.isdigit()) or (not whole and not part):
         return None
-    if grouped(whole, thousands):
+    if group_digits(whole, thousands):
         whole = whole.replace(thousands, "")
     elif whole and not plain_whole(whole):
         return None
@@ -349,7 +349,7 @@ class Unhashable(str):
     __hash__ = None
 
 
-def nested(depth):
+def nest(depth):
     cell = []
     for _ in range(depth):
         cell = [cell]
@@ -361,7 +361,7 @@ HOSTILE = {
     "unhashable": (Unhashable("1"), "1"),
     "a long number in a list": ([10**5000], "list"),
     "a long fraction": (Fraction(10**5000, 3), "Fraction"),
-    "deep lists": (nested(100_000), "list"),
+    "deep lists": (nest(100_000), "list"),
     "a time after 9999": (pd.Timestamp(np.datetime64("20000-01-01", "s")), "day 6585322"),
     "a time before 1": (pd.Timestamp(np.datetime64("-0500-01-01", "s")), "day -902149"),
     "a period after all": (pd.Period(ordinal=2**40, freq="D"), "3010362559-12-15"),

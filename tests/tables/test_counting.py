@@ -12,7 +12,7 @@ from memberbound.errors import InputError
 from memberbound.tables.counting import count_pair_profile, count_profile
 from memberbound.tables.opening import open_table
 from tables import naive
-from tables.naive import SHARED, counted
+from tables.naive import SHARED, count_cells
 
 NAN = float("nan")
 FLOATS = [None, NAN, 0.0, -0.0, 1.5, float("inf"), 1e300, 5e-324]
@@ -52,7 +52,7 @@ SUBSETS = st.lists(st.sampled_from(["f", "t", "i", "b", "nothing"]), min_size=1,
 @FEW
 @given(tables(), SUBSETS)
 def test_profile_is_that_of_a_dictionary(table, columns):
-    assert counted(table, columns) == naive.counts_of_counts(naive.rows_of(table, columns))
+    assert count_cells(table, columns) == naive.counts_of_counts(naive.rows_of(table, columns))
     profile = count_profile(open_table(table, beside=SHARED), columns)
     assert profile.count.dtype == profile.cells.dtype == np.int64
 
@@ -61,7 +61,7 @@ def test_profile_is_that_of_a_dictionary(table, columns):
 @given(tables(), SUBSETS)
 def test_unit_counts_bags_of_rows(table, columns):
     expected = naive.counts_of_counts(naive.bags_of(table, columns, "who"))
-    assert counted(table, columns, unit="who") == expected
+    assert count_cells(table, columns, unit="who") == expected
 
 
 @FEW
@@ -74,7 +74,7 @@ def test_pair_is_that_of_two_dictionaries(train, reference, columns):
 
 def test_the_check_catches_nulls_that_are_dropped_or_merged_and_bags_that_are_sets():
     table = pa.table({"x": [None, None, "", "a"], "who": [1, 1, 2, 3]})
-    right = counted(table, "x")
+    right = count_cells(table, "x")
     assert right == {1: 2, 2: 1}
     frame = table.to_pandas()
     dropped = frame.groupby("x", dropna=True).size().value_counts().to_dict()
@@ -82,14 +82,14 @@ def test_the_check_catches_nulls_that_are_dropped_or_merged_and_bags_that_are_se
     assert dropped != right != merged
     # One person with a row twice is not a person with that row once.
     visits = pa.table({"x": ["a", "a", "a"], "who": [1, 1, 2]})
-    assert counted(visits, unit="who") == {1: 2}
+    assert count_cells(visits, unit="who") == {1: 2}
 
 
 def test_bags_do_not_run_into_one_another():
     # Written without care, the numbers of {1, 12} and {11, 2} would be the same text.
     rows = [(0, v) for v in range(30)] + [(1, 1), (1, 12), (2, 11), (2, 2), (3, 1), (3, 1), (4, 11)]
     table = pa.table({"who": [r[0] for r in rows], "x": [r[1] for r in rows]})
-    assert counted(table, unit="who") == {1: 5}
+    assert count_cells(table, unit="who") == {1: 5}
 
 
 def random_table(seed: int, rows: int) -> pa.Table:

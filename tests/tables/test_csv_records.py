@@ -28,7 +28,7 @@ def texts(seed, rows=120):
     ]
 
 
-def written(rows, end, path):
+def write(rows, end, path):
     """The file as Python's csv module, and pandas with it, writes it: few values have quotes."""
     out = io.StringIO(newline="")
     csv.writer(out, lineterminator=end).writerows([["a", "b", "c", "d"], *rows])
@@ -49,14 +49,14 @@ def read_back(path, *, secret):
 def test_written_records_are_read_back(monkeypatch, tmp_path, name, end, secret):
     monkeypatch.setattr(csv_records, "SECTION", 64)
     rows = texts(len(end))
-    assert read_back(written(rows, ENDS[end], tmp_path / name), secret=secret) == rows
+    assert read_back(write(rows, ENDS[end], tmp_path / name), secret=secret) == rows
 
 
 def test_without_quotes_around_line_ends_the_file_is_refused(monkeypatch, tmp_path):
     """Broken twin: the engine alone does not read what pandas writes."""
     monkeypatch.setattr(csv_files, "scan_lines", lambda *_: (False, []))
     with pytest.raises(InputError, match="could not be read"):
-        read_back(written(texts(1), "\n", tmp_path / "t.csv"), secret=True)
+        read_back(write(texts(1), "\n", tmp_path / "t.csv"), secret=True)
 
 
 def cut(content, size):

@@ -35,7 +35,7 @@ from memberbound.tables.counting import (
 from memberbound.tables.opening import open_table
 from memberbound.tables.table import Table
 from oracle.files import in_duckdb, in_sqlite, stored
-from tables.naive import SHARED, counted
+from tables.naive import SHARED, count_cells
 
 WORDS = ["a", "A", "a ", "a\t", "á", "a\u0301", "ß", "ss", "", "0", "0.0", "null", "nul\0l", "nul"]
 
@@ -93,7 +93,7 @@ def arrow_columns() -> dict[str, pa.Array]:
     }
 
 
-def repeated(column: pa.Array, name: str) -> tuple[pa.Table, Counter]:
+def repeat_values(column: pa.Array, name: str) -> tuple[pa.Table, Counter]:
     """Return the i-th value i + 1 times, mixed, with as many nulls as no value has."""
     rows = [i for i in range(len(column)) for _ in range(i + 1)]
     rows = [rows[i] for i in np.random.default_rng(7).permutation(len(rows))]
@@ -144,10 +144,10 @@ def test_every_type_in_every_source(tmp_path, source):
     for name in NAMES:
         if name in CUT_BY_THE_SOURCE.get(source, ()):
             continue
-        table, counts = repeated(columns[name], name)
+        table, counts = repeat_values(columns[name], name)
         folder = tmp_path / str(NAMES.index(name))
         folder.mkdir()
-        if (seen := counted(SOURCES[source](table, folder / source))) != profile_of(counts):
+        if (seen := count_cells(SOURCES[source](table, folder / source))) != profile_of(counts):
             found[name] = (seen, profile_of(counts))
     assert found == {}
 
@@ -155,7 +155,7 @@ def test_every_type_in_every_source(tmp_path, source):
 @pytest.mark.parametrize("source", ["a.duckdb", "ibis.duckdb"])
 def test_every_type_in_a_database(tmp_path, source):
     columns = arrow_columns()
-    made = {name: repeated(columns[name], name) for name in NAMES if name not in CUT_BY_DUCKDB}
+    made = {name: repeat_values(columns[name], name) for name in NAMES if name not in CUT_BY_DUCKDB}
     path = tmp_path / source
     in_duckdb({name: table for name, (table, _) in made.items()}, path)
     if source == "ibis.duckdb":
@@ -165,7 +165,7 @@ def test_every_type_in_a_database(tmp_path, source):
         def opened(name: str) -> Table:
             return open_table(path, database_table=name, beside=SHARED)
 
-    found = {name: counted(opened(name)) for name in made}
+    found = {name: count_cells(opened(name)) for name in made}
     assert found == {name: profile_of(counts) for name, (_, counts) in made.items()}
 
 
@@ -177,7 +177,7 @@ def test_arrays_are_compared_by_their_bits(tmp_path, values):
     rows = np.repeat(values, np.arange(1, len(values) + 1))
     expected = dict.fromkeys(range(1, len(values) + 1), 1)
     np.save(tmp_path / "a.npy", rows)
-    assert counted(rows) == expected == counted(tmp_path / "a.npy")
+    assert count_cells(rows) == expected == count_cells(tmp_path / "a.npy")
     with pytest.raises(InputError, match="must not be masked"):
         count_profile(np.ma.masked_array([1.0, 1.0], [True, False]))
 
@@ -246,7 +246,7 @@ def test_categories_are_looked_at_as_well():
 CASES = [f"{i:010b}".replace("0", "a").replace("1", "A") for i in range(1024)]
 
 
-def collated(path, values=CASES, collation="NOCASE") -> str:
+def collate(path, values=CASES, collation="NOCASE") -> str:
     with duckdb.connect(str(path)) as connection:
         connection.execute(f"CREATE TABLE t (x VARCHAR COLLATE {collation}, n INTEGER)")
         connection.register("given", pa.table({"x": values, "n": [1] * len(values)}))
@@ -286,21 +286,21 @@ def test_sqlite_is_read_as_stored(tmp_path, kind):
         rows = [v for i, v in enumerate(values) for _ in range(i + 1)]
         path = in_sqlite([(v,) for v in rows], tmp_path / f"{name}.sqlite", {"x": kind})
         expected = profile_of(stored_in_lite(path))
-        assert counted(path) == expected, name
+        assert count_cells(path) == expected, name
         with pytest.raises(InputError, match="given as its file"):  # ibis believes declared types
             count_profile(ibis.sqlite.connect(path).table("t"))
 
 
 @pytest.mark.parametrize("collation", ["NOCASE", "NOCASE.NOACCENT"])
 def test_collations_of_duckdb(tmp_path, collation):
-    path = collated(tmp_path / "a.duckdb", [*WORDS, *CASES], collation)
+    path = collate(tmp_path / "a.duckdb", [*WORDS, *CASES], collation)
     expected = profile_of(Counter([*WORDS, *CASES]))
-    assert counted(path, columns="x") == expected
+    assert count_cells(path, columns="x") == expected
     backend = ibis.duckdb.connect(path, read_only=True)
-    assert counted(backend.table("t"), columns="x") == expected
-    assert counted(backend.table("t").filter(lambda t: t.n == 1), columns="x") == expected
+    assert count_cells(backend.table("t"), columns="x") == expected
+    assert count_cells(backend.table("t").filter(lambda t: t.n == 1), columns="x") == expected
     backend.raw_sql("SET default_collation = 'nocase'")
-    assert counted(backend.table("t").mutate(y=lambda t: t.x + "")) == expected
+    assert count_cells(backend.table("t").mutate(y=lambda t: t.x + "")) == expected
     backend.disconnect()
 
 
@@ -331,11 +331,11 @@ def test_types_that_only_duckdb_has(tmp_path):
     for name, values in cells.items():
         expected = dict.fromkeys(range(1, len(values) + 1), 1)
         table = open_table(path, database_table=name, beside=SHARED)
-        assert counted(table) == expected, name
+        assert count_cells(table) == expected, name
         assert sum(count_pair_profile(table, table).cells) == len(values), name
-        assert counted(backend.table(name)) == expected, name
+        assert count_cells(backend.table(name)) == expected, name
         # A relation of the user's own connection, streamed through Arrow.
-        assert counted(backend.con.table(name)) == expected, name
+        assert count_cells(backend.con.table(name)) == expected, name
         # Written from another engine, the rows are copied first; each gets its own count.
         out = tmp_path / f"{name}.parquet"
         write_records(backend.table(name), None, {n: float(n) for n in range(1, 99)}, out)
@@ -360,8 +360,8 @@ def test_polars_categories_and_objects():
     words = pl.Series("x", ["a", "A", "a ", None, "A"])
     for kind in (pl.Categorical, pl.Enum(["a", "A", "a "])):
         frame = pl.DataFrame({"x": words.cast(kind)})
-        assert counted(frame) == {1: 3, 2: 1}
-        assert counted(pa.table(frame).to_reader()) == {1: 3, 2: 1}
+        assert count_cells(frame) == {1: 3, 2: 1}
+        assert count_cells(pa.table(frame).to_reader()) == {1: 3, 2: 1}
     with pytest.raises(InputError, match="must not hold Python objects"):
         count_profile(pl.DataFrame({"x": pl.Series([object()], dtype=pl.Object)}))
 
@@ -370,20 +370,20 @@ def test_tables_in_memory_that_ibis_would_cut_are_refused():
     frame = pd.DataFrame({"x": pd.to_timedelta([1, 2], unit="ns")})
     with pytest.raises(InputError, match="Give the table itself"):
         count_profile(ibis.memtable(frame))
-    assert counted(ibis.memtable({"x": ["a", "A", "a"]})) == {1: 1, 2: 1}
+    assert count_cells(ibis.memtable({"x": ["a", "A", "a"]})) == {1: 1, 2: 1}
 
 
 def test_old_parquet_timestamps(tmp_path):
-    def written(values, unit) -> str:
+    def write(values, unit) -> str:
         table = pa.table({"x": pa.array(values, pa.timestamp(unit)), "n": [1] * len(values)})
         pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
         return str(tmp_path / "a.parquet")
 
     for finer in (NANOSECONDS, [0, 2**62 + 1]):
         with pytest.raises(InputError, match="with nanoseconds"):
-            counted(written(finer, "ns"))
+            count_cells(write(finer, "ns"))
     far = 253_402_300_799_000_000  # the last second of 9999, beyond 64 bits of nanoseconds
-    assert counted(written([far, far - 1, 0, None], "us")) == {1: 4}
+    assert count_cells(write([far, far - 1, 0, None], "us")) == {1: 4}
 
 
 # ---- Spark and others, by what they are asked --------------------------------------------------
@@ -396,22 +396,22 @@ class Elsewhere:
         self.name = name
 
 
-def asked(monkeypatch, engine: str, **schema: str) -> str:
+def sql_of(monkeypatch, engine: str, **schema: str) -> str:
     rows = ibis.table(schema, name="t")
     monkeypatch.setattr(type(rows), "get_backend", lambda _: Elsewhere(engine))
     return ibis.to_sql(exact.exact_rows(rows, "the ibis table"), dialect="pyspark")
 
 
 def test_spark_compares_text_as_bytes_and_refuses_floats(monkeypatch):
-    query = asked(monkeypatch, "pyspark", word="string", n="int64", day="date")
+    query = sql_of(monkeypatch, "pyspark", word="string", n="int64", day="date")
     assert "CAST(`t0`.`word` AS BINARY)" in query
     assert "`t0`.`n`" in query
     for kind in ("float64", "array<string>", "interval('s')"):
         with pytest.raises(InputError, match="that pyspark is known to compare exactly"):
-            asked(monkeypatch, "pyspark", x=kind)
-    assert "CONVERT_TO(" in asked(monkeypatch, "postgres", x="string").upper()
+            sql_of(monkeypatch, "pyspark", x=kind)
+    assert "CONVERT_TO(" in sql_of(monkeypatch, "postgres", x="string").upper()
     with pytest.raises(InputError, match=r"postgres is known to compare exactly, got interval"):
-        asked(monkeypatch, "postgres", x="interval('s')")
+        sql_of(monkeypatch, "postgres", x="interval('s')")
 
 
 # ---- the verbs ---------------------------------------------------------------------------------
@@ -419,19 +419,19 @@ def test_spark_compares_text_as_bytes_and_refuses_floats(monkeypatch):
 
 def test_without_exact_keys_cells_are_merged(tmp_path, monkeypatch):
     # The broken twin: columns compared as the engine likes.
-    path = collated(tmp_path / "a.duckdb")
-    assert counted(path, columns="x") == {1: 1024}
+    path = collate(tmp_path / "a.duckdb")
+    assert count_cells(path, columns="x") == {1: 1024}
     monkeypatch.setattr(exact, "_key", lambda value, kind: value)
-    assert counted(path, columns="x") == {1024: 1}
+    assert count_cells(path, columns="x") == {1024: 1}
     assert memberbound.certify(path).to_dict()["delta_upper"] < 0.02
-    assert counted(pa.table({"x": FLOATS})) != profile_of(Counter(range(len(FLOATS))))
+    assert count_cells(pa.table({"x": FLOATS})) != profile_of(Counter(range(len(FLOATS))))
     monkeypatch.undo()
     durations = pa.table({"x": pa.array(range(1000), pa.duration("ns"))})
-    assert counted(durations) == {1: 1000}
+    assert count_cells(durations) == {1: 1000}
     from memberbound.tables import engine
 
     monkeypatch.setattr(engine, "exact_schema", lambda schema, secret: schema)
-    assert counted(durations) == {1000: 1}
+    assert count_cells(durations) == {1000: 1}
 
 
 def test_hardening_counts_the_same_cells():

@@ -17,7 +17,7 @@ from memberbound.tables.records import read_records
 ROWS = pa.table({"age": np.arange(40) % 7, "sex": ["f", "m"] * 20})
 
 
-def written(folder, **files):
+def write(folder, **files):
     for name, table in files.items():
         path = folder / name.replace("__", "/").replace("_is_", "=")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,7 +31,7 @@ def values(source, secret=True):
 
 
 def test_a_folder_is_one_table(tmp_path):
-    folder = written(tmp_path / "t", b=ROWS.slice(20), a=ROWS.slice(0, 20))
+    folder = write(tmp_path / "t", b=ROWS.slice(20), a=ROWS.slice(0, 20))
     (folder / "_metadata.parquet").write_bytes(b"none of the rows")
     assert values(folder) == values(folder, secret=False) == ROWS.to_pydict()
     pq.write_table(ROWS, tmp_path / "whole.parquet")
@@ -58,20 +58,20 @@ def test_a_folder_with_inconsistent_files_is_refused(tmp_path):
         ROWS.select(["sex", "age"]),
     ]
     for number, other in enumerate(others):
-        folder = written(tmp_path / str(number), a=ROWS, b=other)
+        folder = write(tmp_path / str(number), a=ROWS, b=other)
         with pytest.raises(InputError, match=r"same columns with the same types.*in b\.parquet"):
             values(folder)
     with pytest.raises(InputError, match="same columns"):
-        values(written(tmp_path / "deep", a=ROWS, year_is_1__b=ROWS))
+        values(write(tmp_path / "deep", a=ROWS, year_is_1__b=ROWS))
     with pytest.raises(InputError, match="same columns"):
-        values(written(tmp_path / "twice", age_is_1__b=ROWS))
+        values(write(tmp_path / "twice", age_is_1__b=ROWS))
     (tmp_path / "none").mkdir()
     with pytest.raises(InputError, match="directory without Parquet files"):
         values(tmp_path / "none")
 
 
 def test_a_data_set_is_read_in_the_order_of_its_files(tmp_path):
-    folder = written(tmp_path, b=ROWS.slice(20), a=ROWS.slice(0, 20))
+    folder = write(tmp_path, b=ROWS.slice(20), a=ROWS.slice(0, 20))
     assert values(dataset.dataset(folder)) == ROWS.to_pydict()
     older = dataset.dataset(folder).filter(dataset.field("age") > 3)
     records = read_records(older)

@@ -8,7 +8,7 @@ import zipfile
 import pandas as pd
 import pytest
 
-from commands import answered
+from commands import run_command
 from memberbound import InputError, certify, open_table
 
 
@@ -73,7 +73,7 @@ def test_sheets_go_by_name(book):
         open_table(book, "x")
 
 
-def edited(path, old, new):
+def edit(path, old, new):
     """Write a workbook with this sheet, after replacing words in its XML."""
     with zipfile.ZipFile(path) as book:
         parts = {name: book.read(name) for name in book.namelist()}
@@ -91,7 +91,7 @@ def test_large_whole_numbers_stay_distinct(tmp_path):
     for cell in ("n", 2**53, 777, 0.5):
         workbook.active.append([cell])
     workbook.save(tmp_path / "book.xlsx")
-    book = edited(tmp_path / "book.xlsx", b"<v>777</v>", b"<v>%d</v>" % (2**53 + 1))
+    book = edit(tmp_path / "book.xlsx", b"<v>777</v>", b"<v>%d</v>" % (2**53 + 1))
     assert certify(book).to_dict()["atoms"] == 3
 
 
@@ -99,10 +99,10 @@ def test_an_odd_cell_neither_warns_nor_raises(book):
     """Dates begin in 1900 and end in 9999; a warning would say which record is beyond."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        rows = rows_of(edited(book, b"<v>32875</v>", b"<v>1e9</v>"), "people", secret=True)
+        rows = rows_of(edit(book, b"<v>32875</v>", b"<v>1e9</v>"), "people", secret=True)
     assert [row["born"] for row in rows] == [None, None, "1980-05-06 07:08:00"]
     with pytest.raises(InputError, match="must hold numbers"):
-        rows_of(edited(book, b"<v>1e9</v>", b"<v>word</v>"), "people")
+        rows_of(edit(book, b"<v>1e9</v>", b"<v>word</v>"), "people")
 
 
 @pytest.mark.parametrize("ending", ["dta", "sav"])
@@ -154,16 +154,16 @@ def test_an_encoding_is_declared(encoding, tmp_path):
     plain, other = tmp_path / "plain.csv", tmp_path / "other.csv"
     people.to_csv(plain, index=False)
     people.to_csv(other, index=False, encoding=encoding)
-    code, expected, _ = answered("certify", plain, "--json")
+    code, expected, _ = run_command("certify", plain, "--json")
     assert (code, json.loads(expected)["atoms"]) == (0, 2)
     if encoding == "utf-16-le":  # without a byte-order mark nothing tells
-        assert answered("certify", other)[0] == 2
+        assert run_command("certify", other)[0] == 2
     else:
         with open_table(other) as table:
             assert table.columns != ("größe", "town")
-    assert answered("certify", other, "--encoding", encoding, "--json")[1] == expected
+    assert run_command("certify", other, "--encoding", encoding, "--json")[1] == expected
     for wrong, word in (("nonsense", "Python knows"), ("hex", "Python knows"), ("ascii", "ascii")):
-        code, _, error = answered("certify", other, "--encoding", wrong)
+        code, _, error = run_command("certify", other, "--encoding", wrong)
         assert (code, word in error) == (2, True)
     assert certify(other, encoding=encoding).to_dict() == json.loads(expected)
     with open_table(other, encoding=encoding) as table:  # read again, as of secret rows

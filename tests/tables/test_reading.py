@@ -25,14 +25,14 @@ TABLE = pa.table(
 )
 
 
-def expanded(source, *args, **kwargs) -> list[int]:
+def expand(source, *args, **kwargs) -> list[int]:
     return count_profile(source, *args, **kwargs).expanded().tolist()
 
 
 @cache
 def in_memory(columns: tuple[str, ...] | None = None) -> list[int]:
     """The expected profile for every other source of the table."""
-    return expanded(TABLE, columns)
+    return expand(TABLE, columns)
 
 
 FILES = [
@@ -52,9 +52,9 @@ def test_every_format_gives_the_same_profile(tmp_path, file):
     table = 'peo"ple' if file.endswith(("db", "sqlite")) else None
     with open_table(folder / file, table) as opened:
         assert opened.columns == tuple(TABLE.column_names)
-        assert expanded(opened) == in_memory()
+        assert expand(opened) == in_memory()
         odd = ('x"; DROP', "select")
-        assert expanded(opened, odd) == in_memory(odd)
+        assert expand(opened, odd) == in_memory(odd)
 
 
 def test_objects_in_memory_give_the_same_profile():
@@ -67,7 +67,7 @@ def test_objects_in_memory_give_the_same_profile():
         TABLE.to_reader(max_chunksize=17),
     ]
     for source in sources:
-        assert expanded(source) == expected
+        assert expand(source) == expected
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int64", "float16", "float64", "bool", "<U3"])
@@ -77,9 +77,9 @@ def test_arrays(tmp_path, kind):
     np.save(tmp_path / "a.npy", array)
     np.save(tmp_path / "f.npy", np.asfortranarray(array))
     for source in (array, tmp_path / "a.npy", tmp_path / "f.npy"):
-        assert expanded(source) == expected
+        assert expand(source) == expected
     assert open_table(array).columns == ("x0", "x1", "x2", "x3")
-    assert expanded(array[:, 0]) == sorted(np.unique(array[:, 0], return_counts=True)[1].tolist())
+    assert expand(array[:, 0]) == sorted(np.unique(array[:, 0], return_counts=True)[1].tolist())
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_arrays(tmp_path, kind):
 )
 def test_csv_values_are_read_literally(tmp_path, text, expected):
     (tmp_path / "a.csv").write_bytes(text.encode())
-    assert expanded(tmp_path / "a.csv") == expected
+    assert expand(tmp_path / "a.csv") == expected
 
 
 def test_the_private_folder_is_deleted(tmp_path):

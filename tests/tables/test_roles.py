@@ -47,7 +47,7 @@ def columns_and_roles(rows: int = ROWS) -> dict[str, tuple[str, list[str]]]:
     start = dt.date(2019, 12, 30)
     days = [start + dt.timedelta(days=int(d)) for d in rng.integers(0, 900, rows)]
 
-    def drawn(*values: str) -> list[str]:
+    def draw_rows(*values: str) -> list[str]:
         return [values[i] for i in rng.integers(0, len(values), rows)]
 
     return {
@@ -56,19 +56,19 @@ def columns_and_roles(rows: int = ROWS) -> dict[str, tuple[str, list[str]]]:
             [str(uuid.UUID(int=int(i) + 2**100)) for i in rng.permutation(rows)],
         ),
         "row": ("identifier", [str(i) for i in range(rows)]),
-        "half": ("number", drawn(".5", "1.", "-2.25", "+3")),
-        "huge": ("number", drawn("1e100", "2E+99", "0")),
-        "card": ("category", drawn(*(str(10**19 + i) for i in range(9)))),
-        "zip": ("category", drawn("007", "123")),
+        "half": ("number", draw_rows(".5", "1.", "-2.25", "+3")),
+        "huge": ("number", draw_rows("1e100", "2E+99", "0")),
+        "card": ("category", draw_rows(*(str(10**19 + i) for i in range(9)))),
+        "zip": ("category", draw_rows("007", "123")),
         "price": ("number", [f"{a},{b:02d}" for a, b in rng.integers(0, 99, (rows, 2))]),
         "born": ("date", [d.isoformat() for d in days]),
         "seen": ("date", [f"{d.day}/{d.month}/{d.year}" for d in days]),
         "stamp": ("date", [f"{d.isoformat()}T12:30:00.5+02:00" for d in days]),
-        "flag": ("category", drawn("true", "False")),
+        "flag": ("category", draw_rows("true", "False")),
         "blank": ("category", [""] * rows),
         "same": ("number", ["7"] * rows),
         "note": ("text", [f"the patient number {i} came in with pain" for i in range(rows)]),
-        "ill": ("category", drawn("yes", "no")),
+        "ill": ("category", draw_rows("yes", "no")),
     }
 
 
@@ -76,7 +76,7 @@ NASTY = {name: values for name, (_, values) in columns_and_roles().items()}
 WANTED = {name: role for name, (role, _) in columns_and_roles().items()}
 
 
-def written(columns: dict[str, list[str]], path: Path) -> Path:
+def write(columns: dict[str, list[str]], path: Path) -> Path:
     lines = [";".join(columns), *(";".join(row) for row in zip(*columns.values(), strict=True))]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
@@ -84,14 +84,14 @@ def written(columns: dict[str, list[str]], path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(NASTY, tmp_path_factory.mktemp("roles") / "nasty.csv")
+    return write(NASTY, tmp_path_factory.mktemp("roles") / "nasty.csv")
 
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A few of the columns: a table that is refused needs no others."""
     columns = {name: NASTY[name] for name in ("patient", "half", "born", "note", "ill")}
-    return written(columns, tmp_path_factory.mktemp("roles") / "narrow.csv")
+    return write(columns, tmp_path_factory.mktemp("roles") / "narrow.csv")
 
 
 def test_roles_of_the_nasty_table(table):
@@ -296,7 +296,7 @@ def spelled_plainly(value: str) -> str:
     return next(fits, "other")
 
 
-def spelled_by_the_engine(values: list[str]) -> list[str]:
+def spell_by_the_engine(values: list[str]) -> list[str]:
     names = {bit: name for name, bit in roles._BITS.items()}
     with open_table(pa.table({"v": values})) as opened:
         source = f"SELECT v AS t, {roles._SENTENCE} AS s FROM (SELECT v AS t, v FROM {opened.view})"
@@ -320,10 +320,10 @@ def test_the_fast_pattern_order_agrees_with_the_plain_one(monkeypatch):
     values = some_spellings()
     plain = [spelled_plainly(value) for value in values]
     assert len(set(plain)) >= 8
-    assert spelled_by_the_engine(values) == plain
+    assert spell_by_the_engine(values) == plain
     # Negative control: thousands taken for decimals.
     monkeypatch.setattr(roles, "_DECIMAL", "[+-]?(0|[1-9][0-9]*)[.][0-9]+")
-    assert spelled_by_the_engine(values) != plain
+    assert spell_by_the_engine(values) != plain
 
 
 def test_distinct_values_tell_what_all_values_tell(monkeypatch):

@@ -35,7 +35,7 @@ print(json.dumps({
 """
 
 
-def measured(path: Path, memory_limit: str) -> dict[str, int]:
+def measure(path: Path, memory_limit: str) -> dict[str, int]:
     done = python("-c", MEASURE, path, memory_limit)
     assert done.stderr == "" or "Warning" in done.stderr
     return json.loads(done.stdout)
@@ -51,7 +51,7 @@ def made(path: Path, select: str, rows: int) -> Path:
 )
 def test_all_distinct_values_are_counted_in_bounded_memory(tmp_path, rows):
     path = made(tmp_path / "a.parquet", "hash(i) AS x", rows)
-    found = measured(path, "400MB")
+    found = measure(path, "400MB")
     assert (found["rows"], found["atoms"], found["lines"]) == (rows, rows, 1)
     assert found["resident"] < 1e9
     # This many whole numbers in Python, or as one array, would take more.

@@ -58,16 +58,16 @@ def calls(monkeypatch):
     """Count engine starts, opened tables and inferred roles."""
     counts = {"engines": 0, "opened": 0, "inferred": 0}
 
-    def counted(name, function):
+    def count_calls(name, function):
         def call(*args, **options):
             counts[name] += 1
             return function(*args, **options)
 
         return call
 
-    monkeypatch.setattr(Engine, "__init__", counted("engines", Engine.__init__))
-    monkeypatch.setattr(opening, "_open", counted("opened", opening._open))
-    monkeypatch.setattr(tables, "infer_roles", counted("inferred", tables.infer_roles))
+    monkeypatch.setattr(Engine, "__init__", count_calls("engines", Engine.__init__))
+    monkeypatch.setattr(opening, "_open", count_calls("opened", opening._open))
+    monkeypatch.setattr(tables, "infer_roles", count_calls("inferred", tables.infer_roles))
     return counts
 
 
@@ -132,7 +132,7 @@ def test_cells_are_not_counted_where_values_were_rounded():
 # ── Start-up: modules are counted, not seconds ────────────────────────────────────────────────────
 
 
-def loaded(folder, *arguments) -> set[str]:
+def load_modules(folder, *arguments) -> set[str]:
     """Return the modules that a command imports."""
     code = (
         "import atexit, sys\n"
@@ -151,7 +151,7 @@ HEAVY = {"ibis", "sklearn", "joblib", "torch", "matplotlib", "fastapi", "scipy.o
 def test_quick_commands_load_little(path):
     options = {"columns": FEATURES, "bounds": BOUNDS, "eta": 0.2}
     memberbound.protect(path, target="ill", **options, out=path.parent / "model.json")
-    assert not loaded(path.parent, "predict", "model.json", path.name) & HEAVY
-    assert not loaded(path.parent, "certify", path.name) & HEAVY
-    explained = loaded(path.parent, "explain", "--epsilon", "8", "--json")
+    assert not load_modules(path.parent, "predict", "model.json", path.name) & HEAVY
+    assert not load_modules(path.parent, "certify", path.name) & HEAVY
+    explained = load_modules(path.parent, "explain", "--epsilon", "8", "--json")
     assert not explained & (HEAVY | {"pandas", "duckdb", "pyarrow"})

@@ -19,14 +19,14 @@ def laws(seed=542, count=150):
         yield p, max(2, math.ceil(1 / p.min()) + rng.choice([0, 1, 50, 10**4]))
 
 
-def printed(p, n):
+def printed_bound(p, n):
     constant = math.exp(-13 / 6) / math.sqrt(2 * math.pi)
     return constant * (diversity(p).c_k - 1 / math.sqrt(2 * n)) / math.sqrt(n)
 
 
 def test_below_the_worst_leak():
     assert_lower_bound(
-        lambda p, n: printed(p, n) * (1 - 1e-12),
+        lambda p, n: printed_bound(p, n) * (1 - 1e-12),
         [((p, n), leak_of_law(p, n)) for p, n in laws()],
-        broken={"larger constant": lambda p, n: 9 * printed(p, n)},
+        broken={"larger constant": lambda p, n: 9 * printed_bound(p, n)},
     )

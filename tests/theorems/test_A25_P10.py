@@ -15,7 +15,7 @@ def test_stopping_loss_is_rounded_down(epsilon, alpha):
     assert stopping_loss(0.0, alpha) == 0.0
 
 
-def stopped(rule, seed=0, count=200):
+def stop_by(rule, seed=0, count=200):
     """Learners that shrink their losses until the rule lets them stop; worst share above ε."""
     rng = np.random.default_rng(seed)
     worst = 0.0
@@ -28,9 +28,9 @@ def stopped(rule, seed=0, count=200):
 
 
 def test_every_run_of_a_learner_with_the_rule_overfits():
-    assert stopped(stopping_loss(0.01, 0.2)) <= 0.2
+    assert stop_by(stopping_loss(0.01, 0.2)) <= 0.2
     # Negative control: a rule that is five times as lax lets some run end above.
-    assert stopped(5 * stopping_loss(0.01, 0.2)) > 0.2
+    assert stop_by(5 * stopping_loss(0.01, 0.2)) > 0.2
 
 
 def test_tight_when_losses_are_0_or_just_above_epsilon():

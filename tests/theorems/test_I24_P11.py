@@ -19,7 +19,7 @@ def without_the_last_record(size):
     return [mp.mpf(2) ** i for i in range(size)]
 
 
-def enumerated(population):
+def enumerate_halves(population):
     """(values by set, variance, sensitivity) of 1/sum over halves."""
     size = len(population)
     values = reciprocal_sums(population)
@@ -32,7 +32,7 @@ def enumerated(population):
 @pytest.fixture(scope="module")
 def truth():
     with mp.workdps(50):
-        return {size: enumerated(reciprocal_population(size)) for size in SIZES}
+        return {size: enumerate_halves(reciprocal_population(size)) for size in SIZES}
 
 
 def test_variance_is_bounded(truth):
@@ -66,5 +66,5 @@ def test_growth():
 
 def test_the_main_text_without_the_last_record_is_caught():
     for size in SIZES:
-        _, _, change = enumerated(without_the_last_record(size))
+        _, _, change = enumerate_halves(without_the_last_record(size))
         assert change < 1

@@ -33,19 +33,19 @@ def noise(case):
     return noise_from_dp(*case)
 
 
-def broken(sigma_of):
+def broken_cases(sigma_of):
     return [c for c in CASES if condition(sigma_of(c), c[2], c[0]) > mp.mpf(c[1])]
 
 
 def test_noise_satisfies_the_condition_exactly():
-    assert broken(noise) == []
+    assert broken_cases(noise) == []
 
 
 def test_noise_is_tight():
     """A millionth less noise fails, and so does 1e-9 less wherever delta is at most 1/2."""
-    assert broken(lambda c: noise(c) * (1 - 1e-6)) == CASES
+    assert broken_cases(lambda c: noise(c) * (1 - 1e-6)) == CASES
     tight = [c for c in CASES if c[1] <= 0.5]
-    assert [c for c in broken(lambda c: noise(c) * (1 - 1e-9)) if c[1] <= 0.5] == tight
+    assert [c for c in broken_cases(lambda c: noise(c) * (1 - 1e-9)) if c[1] <= 0.5] == tight
 
 
 def test_the_textbook_noise_is_caught():
@@ -55,13 +55,13 @@ def test_the_textbook_noise_is_caught():
         eps, delta, s = case
         return math.sqrt(2 * math.log(1.25 / delta)) * s / eps if eps > 0 else noise(case)
 
-    caught = broken(textbook)
+    caught = broken_cases(textbook)
     assert caught
     assert all(eps >= 1 for eps, _, _ in caught)
 
 
 def test_the_radius_in_place_of_the_diameter_is_caught():
-    assert broken(lambda c: noise_from_dp(c[0], c[1], c[2] / 2)) == CASES
+    assert broken_cases(lambda c: noise_from_dp(c[0], c[1], c[2] / 2)) == CASES
 
 
 def unsafe(epsilon_of):

@@ -43,7 +43,7 @@ def truths():
                         yield (size, x, sigma, epsilon), stick(*pair, sigma, math.exp(epsilon))
 
 
-def coupled(size, x, sigma, epsilon):
+def couple(size, x, sigma, epsilon):
     return float(profile(size).delta(epsilon, sigma)[x])
 
 
@@ -55,9 +55,9 @@ def nearest_only(size, x, sigma, epsilon):
 
 def test_both_hockey_sticks_are_below_the_mean_over_the_others():
     assert_bound(
-        coupled,
+        couple,
         truths(),
-        broken={"nearest only": nearest_only, "a quarter": lambda *a: coupled(*a) / 4},
+        broken={"nearest only": nearest_only, "a quarter": lambda *a: couple(*a) / 4},
     )
 
 

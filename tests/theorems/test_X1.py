@@ -172,7 +172,7 @@ def mixed(parts):
     return total
 
 
-def placed(law, n, z):
+def place_record(law, n, z):
     """(chance, data set with z at a uniform place, the data set before)."""
     for d in product(law, repeat=n):
         chance = F(1, n)
@@ -186,7 +186,7 @@ def iid_couplings():
     """((mean over moves,), divergence of the worlds)."""
     for law, kernel, n in iid_games():
         for z in law:
-            moves = list(placed(law, n, z))
+            moves = list(place_record(law, n, z))
             inside = mixed((c, kernel[d]) for c, d, _ in moves)
             outside = mixed((c, kernel[e]) for c, _, e in moves)
             for divergence in DIVERGENCES.values():

@@ -28,11 +28,11 @@ LAWS = [
 ]
 
 
-def centred(outputs, centre, scale, distance):
+def centre_gain(outputs, centre, scale, distance):
     return float(np.mean(distance((outputs - centre) / scale)))
 
 
-def attacked():
+def attack():
     """((outputs, centre, scale, distance), the best gain on any record) for every centre."""
     for (size, k), (cdf, distance), scale in product(GAMES, LAWS, (0.05, 1.0)):
         for _, statistic in statistics(size):
@@ -44,16 +44,16 @@ def attacked():
 
 def test_bound_holds_for_every_record_and_centre():
     assert_bound(
-        centred,
-        attacked(),
-        broken={"the factor of k = N/2 applied twice": lambda *case: centred(*case) / 2},
+        centre_gain,
+        attack(),
+        broken={"the factor of k = N/2 applied twice": lambda *case: centre_gain(*case) / 2},
     )
 
 
 def test_bound_is_reached_by_two_records():
     outputs = np.array([1.0, -1.0])
     # TOLERANCE: noise of a tenth of the distance leaves less than 1e-6.
-    assert centred(outputs, 1.0, 0.1, LAWS[0][1]) - gains(outputs, 2, 1, 0.1).max() < 1e-6
+    assert centre_gain(outputs, 1.0, 0.1, LAWS[0][1]) - gains(outputs, 2, 1, 0.1).max() < 1e-6
 
 
 @pytest.mark.parametrize("eta", [0.1, pytest.param(0.02, marks=pytest.mark.long)])

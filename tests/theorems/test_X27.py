@@ -33,16 +33,16 @@ def adaptive_advantage(first, below, above, threshold):
     return left + right - 1e-9
 
 
-def spent(first, below, above, threshold):
+def spend(first, below, above, threshold):
     return [math.hypot(first, second) for second in (below, above)]
 
 
-def filtered(*case):
-    return GaussianCurve(max(spent(*case))).advantage
+def filter_cost(*case):
+    return GaussianCurve(max(spend(*case))).advantage
 
 
 def smallest_path(*case):
-    return GaussianCurve(min(spent(*case))).advantage
+    return GaussianCurve(min(spend(*case))).advantage
 
 
 def mean_spent(first, below, above, threshold):
@@ -71,10 +71,10 @@ def test_the_limit_holds_but_the_spent_budget_does_not():
         "mean of what was spent": mean_spent,
         "without the first": without_the_first,
     }
-    assert_bound(filtered, truth, broken)
+    assert_bound(filter_cost, truth, broken)
 
 
 @pytest.mark.parametrize("first", [0.1, 0.5, 1.5])
 def test_it_is_reached_by_sizes_fixed_in_advance(first):
     case = (first, 0.7, 0.7, 0.0)
-    assert filtered(*case) == pytest.approx(adaptive_advantage(*case), abs=1e-7)
+    assert filter_cost(*case) == pytest.approx(adaptive_advantage(*case), abs=1e-7)

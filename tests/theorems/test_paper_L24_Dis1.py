@@ -18,7 +18,7 @@ F = Fraction
 N, K = 6, 3
 
 
-def relabelled(labels):
+def relabel(labels):
     """The sum of the records' labels modulo 6."""
     return lambda d: {sum(labels[x] for x in d) % 6: F(1)}
 
@@ -44,8 +44,8 @@ def jointly(first, second):
     return both
 
 
-PLAIN = relabelled(range(6))
-SWAPPED = relabelled((0, 1, 2, 3, 5, 4))
+PLAIN = relabel(range(6))
+SWAPPED = relabel((0, 1, 2, 3, 5, 4))
 
 
 def ratio(mechanism):
@@ -62,7 +62,7 @@ def breaks(rule, pairs):
     return result
 
 
-def added(a, b):
+def add(a, b):
     return a * b  # epsilons add where ratios multiply
 
 
@@ -72,7 +72,7 @@ def test_two_harmless_sums_betray_a_record_together():
     p_in, p_out = subset.world_laws(jointly(PLAIN, SWAPPED), N, K, 0)
     sure = [a for a in finite.outcomes(p_in, p_out) if not (p_in.get(a) and p_out.get(a))]
     assert sure
-    assert breaks(added, [(PLAIN, SWAPPED)]) == [0]
+    assert breaks(add, [(PLAIN, SWAPPED)]) == [0]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_sum_rule_fails_with_every_parameter_finite(truth, single, both):
     assert ratio(pair[0]) == ratio(pair[1]) == single
     assert ratio(jointly(*pair)) == both
     assert both > single**2
-    assert breaks(added, [pair]) == [0]
+    assert breaks(add, [pair]) == [0]
 
 
 def test_sum_rule_holds_for_dp():

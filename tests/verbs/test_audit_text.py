@@ -238,7 +238,7 @@ def test_bad_documents_are_refused(tmp_path, lines, word):
 # ── Folders with language models ──────────────────────────────────────────────────────────────────
 
 
-def written(folder, files):
+def write(folder, files):
     folder.mkdir()
     for name, text in files.items():
         (folder / name).write_text(text)
@@ -257,7 +257,7 @@ def written(folder, files):
     ],
 )
 def test_folders_that_could_run_code_are_refused(tmp_path, files, word):
-    folder = written(tmp_path / "model", files)
+    folder = write(tmp_path / "model", files)
     with pytest.raises(InputError, match=word):
         audit_text(lm=folder, members=texts_of(), nonmembers=texts_of())
 

@@ -75,24 +75,24 @@ PUBLIC = {
 }
 
 
-def synthesized(people, out, **options):
+def synthesize_table(people, out, **options):
     synthesize(people, bounds=PUBLIC, eta=0.2, insecure_seed=1, out=out, **options)
 
 
-def hardened(people, out, **options):
+def harden_table(people, out, **options):
     harden(people, security=0.5, out=out, **options)
 
 
-def predicted(people, out, **options):
+def write_predictions(people, out, **options):
     model = protect(people, target="target", bounds=PUBLIC, eta=0.3, insecure_seed=1, trial=False)
     predict(model.released, people.drop(columns="target"), out=out, **options)
 
 
-def certified(people, out, **options):
+def certify_table(people, out, **options):
     certify(people, records=out, **options)
 
 
-WRITERS = (synthesized, hardened, predicted, certified)
+WRITERS = (synthesize_table, harden_table, write_predictions, certify_table)
 
 
 @pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)

@@ -95,7 +95,7 @@ def merged_if_seen(rows: np.ndarray, fitted: np.ndarray) -> np.ndarray:
     return np.where(np.isin(rows, fitted), -1, rows)
 
 
-def certified(cells: np.ndarray) -> float:
+def certify(cells: np.ndarray) -> float:
     return certify_counts(cell_profile(pd.DataFrame({"cell": cells}))).delta_upper
 
 
@@ -112,8 +112,8 @@ def test_choosing_and_certifying_on_the_same_rows_fails_and_a_split_does_not() -
             [merged, 1 / values], n, multiplicity=[1, values - round(merged * values)]
         )
         assert truth > 0.99
-        failures_same += certified(merged_if_seen(fitted, fitted)) < truth
-        failures_split += certified(merged_if_seen(others, fitted)) < truth
+        failures_same += certify(merged_if_seen(fitted, fitted)) < truth
+        failures_split += certify(merged_if_seen(others, fitted)) < truth
     assert failures_same == 20
     assert failures_split <= allowed_failures(20, 0.05)
 

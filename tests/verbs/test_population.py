@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from commands import answered
+from commands import run_command
 from memberbound.errors import InputError
 from memberbound.tables.public_rows import read_population
 from memberbound.verbs.explain import explain
@@ -199,7 +199,7 @@ def test_bad_records(rows, words: str) -> None:
 def test_the_records_file(tmp_path: Path) -> None:
     np.save(tmp_path / "points.npy", cloud(30, 3))
     out = tmp_path / "records.csv"
-    code, printed, err = answered(
+    code, printed, err = run_command(
         "population", tmp_path / "points.npy", "--epsilon", 10, "--clip", 5, "--records", out,
         "--plot", tmp_path / "success.png", "--json",
     )  # fmt: skip

@@ -70,13 +70,13 @@ def folder(tmp_path_factory):
     return root
 
 
-def protected(folder, **options):
+def protect_texts(folder, **options):
     given = {"lm": folder / "base", "texts": folder / "letters.jsonl", "trial": False}
     return protect_text(**(given | SMALL | options))
 
 
 def test_answer_and_folder_are_those_of_the_contract(folder, tmp_path):
-    answer = protected(folder, out=tmp_path / "safe", trial=True)
+    answer = protect_texts(folder, out=tmp_path / "safe", trial=True)
     fields = answer.to_dict()
     for key, kind in KEYS.items():
         assert isinstance(fields[key], kind), key
@@ -103,7 +103,7 @@ def test_answer_and_folder_are_those_of_the_contract(folder, tmp_path):
 
 def test_formats_of_texts_say_the_same(folder):
     tensors = [
-        protected(folder, texts=folder / f"letters.{ending}").released.tensors
+        protect_texts(folder, texts=folder / f"letters.{ending}").released.tensors
         for ending in ("jsonl", "csv", "txt")
     ]
     for other in tensors[1:]:
@@ -111,7 +111,7 @@ def test_formats_of_texts_say_the_same(folder):
 
 
 def test_adapters_change_and_merging_them_changes_nothing_else(folder, tmp_path):
-    answer = protected(folder, out=tmp_path / "safe")
+    answer = protect_texts(folder, out=tmp_path / "safe")
     model, _ = load_language_model(folder / "base", "lm")
     before = {name: t.clone() for name, t in model.state_dict().items()}
     ids = torch.arange(8)[None]
@@ -128,7 +128,7 @@ def test_adapters_change_and_merging_them_changes_nothing_else(folder, tmp_path)
 def test_peft_reads_and_merges_the_folder(folder, tmp_path):
     from peft import PeftModel
 
-    protected(folder, out=tmp_path / "safe")
+    protect_texts(folder, out=tmp_path / "safe")
     ids = torch.arange(8)[None]
     ours, _ = load_language_model(folder / "base", "lm")
     expected = merge_adapter(ours, tmp_path / "safe", "lm")(input_ids=ids).logits
@@ -139,12 +139,12 @@ def test_peft_reads_and_merges_the_folder(folder, tmp_path):
 
 
 def test_persons_count_once(folder):
-    answer = protected(folder, unit="who")
+    answer = protect_texts(folder, unit="who")
     assert (answer.documents, answer.persons) == (200, 90)
     assert "X26" in answer.theorems
     assert "persons" in answer.sentence
     with pytest.raises(InputError, match="texts must be a table"):
-        protected(folder, unit="who", texts=folder / "letters.txt")
+        protect_texts(folder, unit="who", texts=folder / "letters.txt")
 
 
 def test_what_is_no_text_is_a_record_without_influence(folder, tmp_path):
@@ -155,7 +155,7 @@ def test_what_is_no_text_is_a_record_without_influence(folder, tmp_path):
         rows[3]["text"] = value
         lines = "".join(json.dumps(row) + "\n" for row in rows)
         (tmp_path / "letters.jsonl").write_text(lines)
-        answer = protected(folder, texts=tmp_path / "letters.jsonl")
+        answer = protect_texts(folder, texts=tmp_path / "letters.jsonl")
         assert answer.documents == 200
         found.append(answer.released)
     assert len({repr(each.budget) for each in found}) == 1
@@ -168,7 +168,7 @@ def test_a_run_that_is_stopped_continues(folder, tmp_path, monkeypatch):
     from memberbound.release import text_files
 
     monkeypatch.setattr(text_files, "_SECONDS", 0.0)
-    whole = protected(folder, out=tmp_path / "whole")
+    whole = protect_texts(folder, out=tmp_path / "whole")
     seen = []
 
     def stop(stage, done, total):
@@ -177,15 +177,15 @@ def test_a_run_that_is_stopped_continues(folder, tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        protected(folder, out=tmp_path / "safe", progress=stop)
+        protect_texts(folder, out=tmp_path / "safe", progress=stop)
     assert not (tmp_path / "safe").exists()
     assert (tmp_path / "safe.run").stat().st_mode & 0o77 == 0
     with pytest.raises(InputError, match="stopped run"):
-        protected(folder, out=tmp_path / "safe")
+        protect_texts(folder, out=tmp_path / "safe")
     with pytest.raises(InputError, match="another eta"):
-        protected(folder, out=tmp_path / "safe", resume=True, eta=0.3)
+        protect_texts(folder, out=tmp_path / "safe", resume=True, eta=0.3)
     again = []
-    rest = protected(
+    rest = protect_texts(
         folder,
         out=tmp_path / "safe",
         resume=True,
@@ -197,7 +197,7 @@ def test_a_run_that_is_stopped_continues(folder, tmp_path, monkeypatch):
     assert all(np.array_equal(rest.released.tensors[n], names[n]) for n in names)
     assert not (tmp_path / "safe.run").exists()
     with pytest.raises(InputError, match="must find a stopped run"):
-        protected(folder, out=tmp_path / "third", resume=True)
+        protect_texts(folder, out=tmp_path / "third", resume=True)
 
 
 def test_a_stored_state_holds_no_text(folder, tmp_path, monkeypatch):
@@ -210,7 +210,7 @@ def test_a_stored_state_holds_no_text(folder, tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        protected(folder, out=tmp_path / "safe", progress=stop)
+        protect_texts(folder, out=tmp_path / "safe", progress=stop)
     (file,) = (tmp_path / "safe.run").iterdir()
     content = file.read_bytes()
     assert not any(word.encode() in content for word in WORDS)
@@ -227,10 +227,10 @@ def test_a_ledger_is_charged_once_however_often_the_run_is_stopped(folder, tmp_p
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        protected(folder, progress=stop, **options)
+        protect_texts(folder, progress=stop, **options)
     (entry,) = json.loads(book.read_text())["releases"]
     assert entry["state"] == "reserved"
-    answer = protected(folder, resume=True, **options)
+    answer = protect_texts(folder, resume=True, **options)
     (after,) = json.loads(book.read_text())["releases"]
     assert {**after, "state": "reserved", "out": None} == entry
     assert (after["state"], after["out"]) == ("released", str(tmp_path / "safe"))
@@ -239,10 +239,10 @@ def test_a_ledger_is_charged_once_however_often_the_run_is_stopped(folder, tmp_p
     assert answer.sample_rate == 1.0
     assert after["mu"] == answer.mu
     with pytest.raises(InputError, match="left of its limit"):
-        protected(folder, **(options | {"out": tmp_path / "second"}))
+        protect_texts(folder, **(options | {"out": tmp_path / "second"}))
     assert not (tmp_path / "second").exists()
     with pytest.raises(InputError, match="sample_rate must be 1"):
-        protected(folder, **(options | {"out": tmp_path / "third", "sample_rate": 0.5}))
+        protect_texts(folder, **(options | {"out": tmp_path / "third", "sample_rate": 0.5}))
 
 
 @pytest.mark.parametrize(
@@ -264,30 +264,30 @@ def test_a_ledger_is_charged_once_however_often_the_run_is_stopped(folder, tmp_p
 )
 def test_bad_input_is_refused_in_one_sentence(folder, options, sentence):
     with pytest.raises(InputError, match=sentence) as refused:
-        protected(folder, **options)
+        protect_texts(folder, **options)
     assert str(refused.value).count("\n") == 0
 
 
 def test_bad_files_are_refused(folder, tmp_path):
     (tmp_path / "none.jsonl").write_text("")
     with pytest.raises(InputError, match="must have documents"):
-        protected(folder, texts=tmp_path / "none.jsonl")
+        protect_texts(folder, texts=tmp_path / "none.jsonl")
     (tmp_path / "odd.jsonl").write_text("[1]\n")
     with pytest.raises(InputError, match="JSON object per line"):
-        protected(folder, texts=tmp_path / "odd.jsonl")
+        protect_texts(folder, texts=tmp_path / "odd.jsonl")
     (tmp_path / "there").mkdir()
     with pytest.raises(InputError, match="out must not exist"):
-        protected(folder, out=tmp_path / "there")
+        protect_texts(folder, out=tmp_path / "there")
     with pytest.raises(InputError, match="existing folder"):
-        protected(folder, out=tmp_path / "no" / "where")
+        protect_texts(folder, out=tmp_path / "no" / "where")
     shutil.copytree(folder / "base", tmp_path / "pickled")
     (tmp_path / "pickled" / "model.safetensors").rename(tmp_path / "pickled" / "model.bin")
     with pytest.raises(InputError, match="safetensors"):
-        protected(folder, lm=tmp_path / "pickled")
+        protect_texts(folder, lm=tmp_path / "pickled")
     shutil.copytree(folder / "base", tmp_path / "coded")
     (tmp_path / "coded" / "model.py").write_text("")
     with pytest.raises(InputError, match="must not need its own code"):
-        protected(folder, lm=tmp_path / "coded")
+        protect_texts(folder, lm=tmp_path / "coded")
 
 
 def test_documents_are_read_one_by_one(folder):
@@ -302,7 +302,7 @@ def test_documents_are_read_one_by_one(folder):
 
 
 def test_adapters_of_another_model_are_refused(folder, tmp_path):
-    protected(folder, out=tmp_path / "safe")
+    protect_texts(folder, out=tmp_path / "safe")
     model, _ = load_language_model(folder / "base", "lm")
     model.transformer.h = torch.nn.ModuleList()
     with pytest.raises(InputError, match="must fit the base model"):
@@ -313,7 +313,7 @@ def test_adapters_of_another_model_are_refused(folder, tmp_path):
 
 
 def test_canaries_are_records_and_their_coins_stay_with_the_owner(folder, tmp_path):
-    answer = protected(folder, out=tmp_path / "safe", canaries=40)
+    answer = protect_texts(folder, out=tmp_path / "safe", canaries=40)
     assert answer.documents == 240
     run = answer.one_run
     assert run.canaries == 40
@@ -326,7 +326,7 @@ def test_canaries_are_records_and_their_coins_stay_with_the_owner(folder, tmp_pa
     published = "".join(path.read_text() for path in (tmp_path / "safe").glob("*.json"))
     assert not any(row["text"] in published for row in rows)
     with pytest.raises(InputError, match="canaries must be"):
-        protected(folder, canaries=3)
+        protect_texts(folder, canaries=3)
 
 
 def test_a_stopped_run_keeps_its_canaries(folder, tmp_path):
@@ -335,10 +335,10 @@ def test_a_stopped_run_keeps_its_canaries(folder, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        protected(folder, out=tmp_path / "safe", canaries=20, progress=stop, insecure_seed=None)
+        protect_texts(folder, out=tmp_path / "safe", canaries=20, progress=stop, insecure_seed=None)
     before = (tmp_path / "safe.canaries.jsonl").read_text()
     options = {"canaries": 20, "resume": True, "insecure_seed": None}
-    answer = protected(folder, out=tmp_path / "safe", **options)
+    answer = protect_texts(folder, out=tmp_path / "safe", **options)
     assert (tmp_path / "safe.canaries.jsonl").read_text() == before
     assert answer.one_run.members == before.count('"member": 1')
 
@@ -390,7 +390,7 @@ def test_with_noise_canaries_stay_below_the_ceiling(folder, runs):
 
 
 def test_an_audit_of_adapters_names_their_certificate(folder, tmp_path):
-    answer = protected(folder, out=tmp_path / "safe", canaries=60)
+    answer = protect_texts(folder, out=tmp_path / "safe", canaries=60)
     coins = tmp_path / "safe.canaries.jsonl"
     audit = audit_text(lm=tmp_path / "safe", base=folder / "base", canaries=coins)
     assert audit.certified_mu_upper == answer.curve.mu_upper

@@ -29,15 +29,15 @@ def write(frame, path):
     return path
 
 
-def certified(table, reference):
+def certify_table(table, reference):
     return certify(table, columns=["a", "b"], reference=reference)
 
 
-def hardened(table, reference):
+def harden_table(table, reference):
     return harden(table, security=0.3, reference=reference, bins={"a": [-1, 0, 1]})
 
 
-@pytest.mark.parametrize("verb", [certified, hardened])
+@pytest.mark.parametrize("verb", [certify_table, harden_table])
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_the_table_itself_is_refused(tmp_path, verb, suffix):
     table = write(distinct(300), tmp_path / "table.csv")
@@ -48,7 +48,7 @@ def test_the_table_itself_is_refused(tmp_path, verb, suffix):
         with pytest.raises(InputError, match="same file"):
             verb(table, same)
     # The text of a CSV file is no number to certify, which refuses that reference for its types.
-    reason = "one type" if suffix == ".parquet" and verb is certified else "same 300 rows"
+    reason = "one type" if suffix == ".parquet" and verb is certify_table else "same 300 rows"
     with pytest.raises(InputError, match=reason):
         verb(table, shuffled)
     frame = distinct(300)
@@ -58,7 +58,7 @@ def test_the_table_itself_is_refused(tmp_path, verb, suffix):
         verb(frame, pd.concat([frame[:280], distinct(20, seed=3)]))
 
 
-@pytest.mark.parametrize("verb", [certified, hardened])
+@pytest.mark.parametrize("verb", [certify_table, harden_table])
 def test_shared_rows_are_counted_in_a_warning(verb):
     table, others = distinct(300), distinct(300, seed=1)
     mixed = pd.concat([table[:40], others[:260]])

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from tests.oracle.replay import published, replayed
+from tests.oracle.replay import published_part, replayed
 
 from memberbound import (
     audit_learner,
@@ -47,7 +47,7 @@ SEVERAL = [f"p{k // 3}" for k in range(ROWS)]
 USED = {"protect": ["age"], "summarize": ["age"], "synthesize": ["age", "ill"]}
 
 
-def told(answer):
+def repeat_notes(answer):
     return [note for note in answer.warnings if "repeat" in note and "--unit" in note]
 
 
@@ -55,21 +55,23 @@ def told(answer):
 @pytest.mark.parametrize("ending", ["frame", "csv", "parquet"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_owner_gets_a_note_on_repeated_identifiers(tmp_path, verb, ending, memory):
-    def stored(frame):
+    def store(frame):
         path = tmp_path / f"t.{ending}"
         if ending != "frame":
             getattr(frame, f"to_{ending}")(path, index=False)
         return frame if ending == "frame" else path
 
-    found = VERBS[verb](stored(people(SEVERAL)), memory=memory)
-    (note,) = told(found)
+    found = VERBS[verb](store(people(SEVERAL)), memory=memory)
+    (note,) = repeat_notes(found)
     assert "'Patient-Nr' repeat: if one person has several rows, use --unit Patient-Nr" in note
     assert "warnings" in found.owner_only
     # Also if the column is not used; not if no person occurs twice or a unit is given.
-    assert told(VERBS[verb](stored(people(SEVERAL)), columns=USED[verb], memory=memory))
-    assert not told(VERBS[verb](stored(people(ONE_EACH)), memory=memory))
+    assert repeat_notes(VERBS[verb](store(people(SEVERAL)), columns=USED[verb], memory=memory))
+    assert not repeat_notes(VERBS[verb](store(people(ONE_EACH)), memory=memory))
     if memory is None or ending != "frame":
-        assert not told(VERBS[verb](stored(people(SEVERAL)), unit="Patient-Nr", memory=memory))
+        assert not repeat_notes(
+            VERBS[verb](store(people(SEVERAL)), unit="Patient-Nr", memory=memory)
+        )
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,7 @@ def test_the_owner_gets_a_note_on_repeated_identifiers(tmp_path, verb, ending, m
     ],
 )
 def test_names_of_records(name, ids, expected):
-    notes = told(VERBS["protect"](people(ids, name)))
+    notes = repeat_notes(VERBS["protect"](people(ids, name)))
     assert bool(notes) == expected
     assert all("--unit 'customer id'" in note for note in notes if " " in name)
 
@@ -99,8 +101,8 @@ def test_the_note_is_published_nowhere(monkeypatch, tmp_path, verb):
 
         def made(ids=ids, folder=folder):
             found = VERBS[verb](people(ids), columns=USED[verb], out=folder / f"r.{ending}")
-            notes.append(told(found))
-            return published(found).replace(str(folder), "")
+            notes.append(repeat_notes(found))
+            return published_part(found).replace(str(folder), "")
 
         shown = replayed(monkeypatch, made)[0]
         files = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}

@@ -18,14 +18,14 @@ def people(rows: int, seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame(x, columns=["a", "b"]).assign(y=np.where(y, "yes", "no"))
 
 
-def audited(rows: int, learner) -> memberbound.Audit:
+def audit(rows: int, learner) -> memberbound.Audit:
     members, others = people(rows), people(rows, 1)
     model = learner.fit(members[["a", "b"]], members["y"])
     return memberbound.audit(members, nonmembers=others, model=model, target="y", quick=True)
 
 
 def test_the_recommended_replacement_is_what_protect_delivers() -> None:
-    found = audited(2500, DecisionTreeClassifier(random_state=0))
+    found = audit(2500, DecisionTreeClassifier(random_state=0))
     advice = found.replacement
     command = shlex.split(advice.command)
     options = dict(zip(command[3::2], command[4::2], strict=True))
@@ -50,7 +50,7 @@ def test_the_recommended_replacement_is_what_protect_delivers() -> None:
     ids=["no leak shown", "too few rows"],
 )
 def test_without_a_leak_or_enough_rows_nothing_is_replaced(rows, learner) -> None:
-    found = audited(rows, learner)
+    found = audit(rows, learner)
     assert found.replacement is None
     assert "replacement" not in found.to_dict()
     assert "Replace it" not in found.summary()

@@ -46,7 +46,7 @@ def random_laws():
         yield [F(1, 20)] * 20, 5, nu, lam
 
 
-def broken(value, law, n, nu):
+def is_broken(value, law, n, nu):
     """Tell whether a number is no bound on being right: below the best attacker, or above 1."""
     blind = max(F(nu), 1 - F(nu))
     truth = best_success(law, n, nu)
@@ -66,10 +66,10 @@ def test_certify_of_a_law():
         answer = certify(probabilities=[float(p) for p in law], n=n, nu=nu, lam=lam)
         (success,) = answer.successes("ceiling")
         assert success.ceiling == answer.accuracy_upper
-        assert not broken(F(answer.accuracy_upper), law, n, nu)
+        assert not is_broken(F(answer.accuracy_upper), law, n, nu)
         assert answer.accuracy_upper >= success.blind
         printed = written_percent(answer.sentence)
-        assert not broken(printed, law, n, nu)
+        assert not is_broken(printed, law, n, nu)
         assert printed - F(answer.accuracy_upper) <= F(1, 10**4)
         if len(set(law)) == 1:
             assert certify(uniform=len(law), n=n, nu=nu, lam=lam).sentence == answer.sentence
@@ -81,8 +81,8 @@ def test_earlier_formulas_are_noticed():
     for law, n, nu, lam in random_laws():
         answer = certify(probabilities=[float(p) for p in law], n=n, nu=nu, lam=lam)
         weighted = F(answer.accuracy_weighted_upper or answer.accuracy_upper)
-        caught["weighted"] += broken(weighted, law, n, nu)
-        caught["scaled"] += broken(weighted / (F(nu) + F(lam) * (1 - F(nu))), law, n, nu)
+        caught["weighted"] += is_broken(weighted, law, n, nu)
+        caught["scaled"] += is_broken(weighted / (F(nu) + F(lam) * (1 - F(nu))), law, n, nu)
     assert caught["weighted"] >= 10
     assert caught["scaled"] >= 2
 
@@ -110,8 +110,8 @@ def test_certify_of_a_table(nu, lam, n):
     rows = pd.DataFrame({"x": rng.choice(list("abcd"), 120)})
     answer = certify(rows, n=n, nu=nu, lam=lam)
     law = [F(1, 4)] * 4
-    assert not broken(F(answer.accuracy_upper), law, answer.n, nu)
-    assert not broken(written_percent(answer.sentence), law, answer.n, nu)
+    assert not is_broken(F(answer.accuracy_upper), law, answer.n, nu)
+    assert not is_broken(written_percent(answer.sentence), law, answer.n, nu)
     assert answer.successes("ceiling")[0].ceiling == answer.accuracy_upper
 
 
@@ -134,8 +134,8 @@ def test_harden_names_its_game_and_keeps_it():
     assert answer.sentence.endswith("; ν = 0.5, λ = 1).")
     assert list(answer.table.columns) == ["a", "y"]
     law = [F(1, 4)] * 4
-    assert not broken(written_percent(answer.sentence), law, answer.rows_released, 0.5)
-    assert not broken(F(answer.after.accuracy_upper), law, answer.rows_released, 0.5)
+    assert not is_broken(written_percent(answer.sentence), law, answer.rows_released, 0.5)
+    assert not is_broken(F(answer.after.accuracy_upper), law, answer.rows_released, 0.5)
 
 
 def test_explain_at_every_prior():

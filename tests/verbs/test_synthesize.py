@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.commands import answered
+from tests.commands import run_command
 from tests.oracle.training import PUBLIC, people
 
 import memberbound
@@ -221,7 +221,7 @@ def test_a_comparison_that_is_stopped_says_that_the_release_exists(monkeypatch, 
     monkeypatch.setattr(memberbound.verbs.synthesize, "measure_fidelity", stop)
     patients().to_csv(tmp_path / "people.csv", index=False)
     (tmp_path / "public.json").write_text(json.dumps(BOUNDS))
-    code, _, said = answered(
+    code, _, said = run_command(
         *("synthesize", "people.csv", "--unit", "patient", "--bounds", "public.json"),
         *("--out", "new.csv"),
         cwd=tmp_path,

@@ -19,7 +19,7 @@ from memberbound.release.verification import recompute_certificate
 from oracle import releases
 from oracle.independent import FILE as VERIFIER
 from oracle.independent import verifier
-from oracle.mutated_certificates import mutated
+from oracle.mutated_certificates import mutate
 
 QUICK = [name for name in releases.NAMES if name != "network"]
 
@@ -53,7 +53,7 @@ def test_genuine_releases_hold(made, name):
 def test_forged_certificates_are_rejected(made, name):
     certificate, digest = certificate_of(made[name]), file_digest(made[name])
     assert holds(certificate, digest)
-    for what, other in mutated(certificate, 250):
+    for what, other in mutate(certificate, 250):
         assert not holds(other, digest), (name, what)
 
 
@@ -61,7 +61,7 @@ def test_forged_certificates_are_rejected(made, name):
 @pytest.mark.parametrize("name", QUICK)
 def test_ten_thousand_forged_certificates_are_rejected(made, name):
     certificate, digest = certificate_of(made[name]), file_digest(made[name])
-    for what, other in mutated(certificate, 10_000, seed=1):
+    for what, other in mutate(certificate, 10_000, seed=1):
         assert not holds(other, digest), (name, what)
 
 
@@ -70,7 +70,7 @@ def test_networks_hold_and_forged_ones_do_not(tmp_path):
     file = releases.make("network", tmp_path)
     assert verify(file).holds
     certificate, digest = certificate_of(file), file_digest(file)
-    for what, other in mutated(certificate, 12, seed=3):
+    for what, other in mutate(certificate, 12, seed=3):
         assert not holds(other, digest), what
 
 
@@ -170,11 +170,11 @@ def entered(tmp_path_factory):
     book = releases.make_ledger(folder)
     files = [releases.make(name, folder, book) for name in ("numbers", "counts")]
     for _ in range(2):
-        releases.make("boosting", _emptied(folder), book)
+        releases.make("boosting", _empty(folder), book)
     return book, files
 
 
-def _emptied(folder):
+def _empty(folder):
     for file in folder.glob("boosting.json*"):
         file.unlink()
     return folder
@@ -186,11 +186,11 @@ def sealed(content):
     return rest | {"head": json_digest(rest)}
 
 
-def removed(content):
+def remove(content):
     del content["releases"][1]
 
 
-def moved(content):
+def exchange(content):
     content["releases"][1], content["releases"][2] = content["releases"][2], content["releases"][1]
 
 
@@ -198,7 +198,7 @@ def shrunk(content):
     content["releases"][2]["mu"] *= 0.5
 
 
-def raised(content):
+def raise_limit(content):
     content["limit"] |= {"eta": 0.4, "mu": 3.0}
 
 
@@ -206,11 +206,11 @@ def cut(content):
     del content["releases"][-1]
 
 
-def renamed(content):
+def rename(content):
     content["releases"][0]["state"] = "reserved"
 
 
-@pytest.mark.parametrize("forge", [removed, moved, shrunk, raised])
+@pytest.mark.parametrize("forge", [remove, exchange, shrunk, raise_limit])
 def test_what_was_removed_moved_or_changed_in_a_ledger_shows(entered, tmp_path, forge):
     book, files = entered
     content = json.loads(book.read_text(encoding="utf-8"))
@@ -225,7 +225,7 @@ def test_what_was_removed_moved_or_changed_in_a_ledger_shows(entered, tmp_path, 
         ledger(other)
 
 
-@pytest.mark.parametrize("forge", [cut, renamed])
+@pytest.mark.parametrize("forge", [cut, rename])
 def test_the_head_shows_what_the_links_do_not(entered, tmp_path, forge):
     book, files = entered
     content = json.loads(book.read_text(encoding="utf-8"))
@@ -339,14 +339,14 @@ def confirms(file, certificate, folder, book=None):
 def test_the_independent_verifier_confirms_genuine_releases_only(made, name, tmp_path):
     file, certificate = made[name], certificate_of(made[name])
     assert [check for check in verifier.verify(file, None) if not check.holds] == []
-    for what, other in mutated(certificate, 100, seed=7):
+    for what, other in mutate(certificate, 100, seed=7):
         assert not confirms(file, other, tmp_path), (name, what)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", QUICK)
 def test_the_independent_verifier_rejects_ten_thousand_forged_certificates(made, name, tmp_path):
-    for what, other in mutated(certificate_of(made[name]), 10_000, seed=2):
+    for what, other in mutate(certificate_of(made[name]), 10_000, seed=2):
         assert not confirms(made[name], other, tmp_path), (name, what)
 
 
@@ -366,14 +366,14 @@ def test_the_independent_verifier_compares_networks_with_an_attack(trained_netwo
 @pytest.mark.long
 def test_the_independent_verifier_rejects_forged_networks(trained_network, tmp_path):
     certificate = certificate_of(trained_network)
-    forged = mutated(certificate, 200, seed=3)
+    forged = mutate(certificate, 200, seed=3)
     kept = [what for what, other in forged if confirms(trained_network, other, tmp_path)]
     # Only a bound between what the attack reaches and what was printed.
     assert len(kept) <= 10
     assert all(what.startswith(("curve/", "groups/")) for what in kept), kept
 
 
-@pytest.mark.parametrize("forge", [removed, moved, shrunk, raised, cut, renamed])
+@pytest.mark.parametrize("forge", [remove, exchange, shrunk, raise_limit, cut, rename])
 def test_the_independent_verifier_reads_the_chain(entered, tmp_path, forge):
     book, files = entered
     certificate = certificate_of(files[1])
@@ -381,7 +381,7 @@ def test_the_independent_verifier_reads_the_chain(entered, tmp_path, forge):
     content = json.loads(book.read_text(encoding="utf-8"))
     forge(content)
     other = tmp_path / "ledger.json"
-    for text in (content, sealed(content)) if forge not in (cut, renamed) else (content,):
+    for text in (content, sealed(content)) if forge not in (cut, rename) else (content,):
         other.write_text(json.dumps(text))
         assert not confirms(files[1], certificate, tmp_path, other)
 

@@ -11,7 +11,7 @@ from memberbound import certify, harden, plan, population, protect_half, summari
 from memberbound.errors import InputError
 from memberbound.files import file_digest
 from memberbound.release.derivation import SEAL, seal
-from oracle.mutated_answers import changed, mutated, paths, write
+from oracle.mutated_answers import change, mutate, paths, write
 
 DRAWS = np.random.default_rng(3)
 ROWS = 1200
@@ -101,7 +101,7 @@ def test_answers_that_promise_more_are_rejected(answers, tmp_path, name):
     # A plan may hold at a slightly higher confidence as well.
     further = ("confidence",) if name == "plan" else OWNERS.get(name.split()[0], ())
     apart = ("derivation", *further)
-    for path, other in mutated(answers[name], 8 if name == "plan" else 40, apart=apart):
+    for path, other in mutate(answers[name], 8 if name == "plan" else 40, apart=apart):
         answer = verify(write(other, tmp_path))
         assert not answer.holds, path
         assert answer.statement is None
@@ -121,7 +121,7 @@ def test_nothing_is_proved_that_only_the_owner_can_recompute(answers, tmp_path):
 
 @pytest.mark.parametrize("name", ["population", "population target"])
 def test_the_owner_recomputes_what_others_cannot(answers, tmp_path, name):
-    for path, other in mutated(answers[name], 4, seed=1, apart=("derivation",)):
+    for path, other in mutate(answers[name], 4, seed=1, apart=("derivation",)):
         assert not verify(write(other, tmp_path), table=FEW).holds, path
 
 
@@ -133,12 +133,12 @@ def test_counts_that_leak_less_are_rejected(answers, tmp_path, name):
         if isinstance(value, str) or (len(path) > 1 and path[1] > 1):
             continue
         new = value * 0.9 if isinstance(value, float) else value + 1
-        other = changed(whole, ("derivation", *path), new)
+        other = change(whole, ("derivation", *path), new)
         assert not verify(write(other, tmp_path)).holds, path
 
 
 def test_a_looser_bound_holds(answers, tmp_path):
-    looser = changed(answers["certify"], ("record_leak", "max"), 0.99)
+    looser = change(answers["certify"], ("record_leak", "max"), 0.99)
     assert verify(write(looser, tmp_path)).holds
 
 
@@ -175,7 +175,7 @@ def test_coarser_tables_hold_and_forged_ones_do_not(coarse, tmp_path):
     answer = verify(file)
     assert answer.holds, answer.checks
     assert answer.game.name == "iid"
-    for path, other in mutated(certificate, 12):
+    for path, other in mutate(certificate, 12):
         assert not verify(file, certificate=write(other, tmp_path)).holds, path
 
 
@@ -188,7 +188,7 @@ def test_coarser_tables_that_promise_something_else_are_rejected(coarse, tmp_pat
         (("bounds",), []),
         (("unit",), "person"),
     ):
-        other = changed(certificate, path, new)
+        other = change(certificate, path, new)
         assert not verify(file, certificate=write(other, tmp_path)).holds, path
 
 
@@ -241,7 +241,7 @@ def test_halves_hold_and_forged_ones_do_not(halves, tmp_path, name):
     table = FEW if name in ("sum", "counts") else None
     # The scales of mixtures are tested in steps: one may hold at a slightly higher confidence.
     apart = ("method", "confidence") if name == "mixtures" else ("method",)
-    for path, other in mutated(certificate, 30 if table is None else 6, apart=apart):
+    for path, other in mutate(certificate, 30 if table is None else 6, apart=apart):
         assert not verify(file, certificate=write(other, tmp_path), table=table).holds, path
 
 
@@ -258,7 +258,7 @@ def test_halves_that_promise_something_else_are_rejected(halves, tmp_path, name)
         (("certificate",), None),
         (("noise",), 3),
     ):
-        other = changed(certificate, path, new)
+        other = change(certificate, path, new)
         assert not verify(file, certificate=write(other, tmp_path)).holds, path
 
 
@@ -268,11 +268,11 @@ def test_halves_with_less_noise_or_fewer_moves_are_rejected(halves, tmp_path, na
     record = certificate["derivation"]
     kind = "lengths" if "lengths" in record else "distances"
     scale = certificate["scale"]
-    less = changed(changed(certificate, ("scale",), scale / 2), ("noise", "scale"), scale / 2)
-    more = changed(certificate, ("derivation", kind), [min(1.0, 2 * x) for x in record[kind]])
-    fewer = changed(certificate, ("derivation", kind), record[kind][:5])
-    one = changed(certificate, ("derivation", "statements"), 7)
-    less_eta = changed(changed(certificate, ("eta",), 0.2), ("certificate", "upper"), 0.2)
+    less = change(change(certificate, ("scale",), scale / 2), ("noise", "scale"), scale / 2)
+    more = change(certificate, ("derivation", kind), [min(1.0, 2 * x) for x in record[kind]])
+    fewer = change(certificate, ("derivation", kind), record[kind][:5])
+    one = change(certificate, ("derivation", "statements"), 7)
+    less_eta = change(change(certificate, ("eta",), 0.2), ("certificate", "upper"), 0.2)
     forged = [less, fewer, one, less_eta] + ([more] if kind == "distances" else [])
     for other in forged:
         assert not verify(file, certificate=write(other, tmp_path)).holds

@@ -36,11 +36,11 @@ def test_the_verb_prints_its_golden_file(
     answers: list[Answer] = []
     show = commands.show
 
-    def kept(answer: Answer, as_json: bool, *, measures: bool = False) -> None:
+    def keep(answer: Answer, as_json: bool, *, measures: bool = False) -> None:
         answers.append(answer)
         show(answer, as_json, measures=measures)
 
-    monkeypatch.setattr(commands, "show", kept)
+    monkeypatch.setattr(commands, "show", keep)
     for arguments in (case.arguments, *case.also, case.refused):
         done = command(*arguments.split(), cwd=folder)
         parts.append(f"$ memberbound {arguments}\n{done.stdout}{done.stderr}")

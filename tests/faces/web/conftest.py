@@ -36,7 +36,7 @@ SMALL = Limits(
 )
 
 
-def opened(limits: Limits = SMALL, policy: Any = None) -> Any:
+def open_client(limits: Limits = SMALL, policy: Any = None) -> Any:
     """A client of an application of its own; a context manager."""
     with warnings.catch_warnings():
         # It asks for a newer client library, which these tests do not need.
@@ -51,7 +51,7 @@ def opened(limits: Limits = SMALL, policy: Any = None) -> Any:
 @pytest.fixture(scope="session")
 def client() -> Iterator[Any]:
     """A client of one application with small limits, for all tests of a worker."""
-    with opened() as found:
+    with open_client() as found:
         yield found
 
 
@@ -83,14 +83,14 @@ def people() -> bytes:
     return ("id,sex,age,income\n" + "\n".join(lines) + "\n").encode()
 
 
-def uploaded(client: Any, content: bytes, name: str = "people.csv") -> dict[str, Any]:
+def upload(client: Any, content: bytes, name: str = "people.csv") -> dict[str, Any]:
     """Upload a table that is expected to be accepted."""
     answer = client.post("/api/files", params={"name": name}, content=content)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-def finished(client: Any, job: str, seconds: float = 120) -> dict[str, Any]:
+def wait_until_done(client: Any, job: str, seconds: float = 120) -> dict[str, Any]:
     """Wait for the end of a job."""
     end = time.monotonic() + seconds
     pause = 0.05
@@ -107,7 +107,7 @@ def run_verb(client: Any, verb: str, file: str | None, **options: Any) -> dict[s
     """Run a job to its end."""
     answer = client.post("/api/jobs", json={"verb": verb, "file": file, "options": options})
     assert answer.status_code == 202, answer.text
-    return finished(client, answer.json()["job"])
+    return wait_until_done(client, answer.json()["job"])
 
 
 def in_a_loop(work: Coroutine[Any, Any, T]) -> T:

@@ -44,7 +44,7 @@ def until(page: Any, expression: str, seconds: float = 120) -> None:
         page.wait_for_timeout(50)
 
 
-def downloaded(page: Any, button: str, folder: Path) -> Path:
+def download(page: Any, button: str, folder: Path) -> Path:
     """Press a button (or link) and return the file that the browser saved."""
     with page.expect_download() as waiting:
         page.locator("button, a.button").filter(has_text=button).locator(

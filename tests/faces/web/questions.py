@@ -18,7 +18,7 @@ from memberbound.faces.web import child
 _main = child.main
 
 
-def drawn(_options: Any) -> dict[str, Any]:
+def draw(_options: Any) -> dict[str, Any]:
     """A number of each generator: of the system, the shared ones of libraries, and a new one."""
     import numpy as np
 
@@ -29,7 +29,7 @@ def drawn(_options: Any) -> dict[str, Any]:
     return {"drawn": [SecureSource().words(2).tolist(), random.random(), shared, new]}
 
 
-def computed(_options: Any) -> dict[str, Any]:
+def compute(_options: Any) -> dict[str, Any]:
     """Linear algebra, a learner, Arrow and the engine, in a child with several threads."""
     import duckdb
     import numpy as np
@@ -86,6 +86,6 @@ def large(options: Any) -> dict[str, Any]:
 
 def main(stream: Connection, memory: int, disk: int) -> None:
     """A child of the server that also supports these questions."""
-    for question in (drawn, computed, about, crash, start_another, large):
+    for question in (draw, compute, about, crash, start_another, large):
         child._QUESTIONS[question.__name__] = question
     _main(stream, memory, disk)

@@ -8,7 +8,7 @@ import pytest
 from memberbound.errors import InputError
 from memberbound.faces.serving import Listening, is_loopback
 from memberbound.faces.web.access import Policy
-from web.conftest import SMALL, opened
+from web.conftest import SMALL, open_client
 
 TOKEN = "correct-horse-battery-staple"
 JSON = {"content-type": "application/json"}
@@ -65,7 +65,7 @@ def test_foreign_pages_read_nothing_but_may_link_here(client, path, headers, sta
 
 def test_without_the_host_check_a_foreign_host_would_be_answered(monkeypatch):
     monkeypatch.setattr(Policy, "accepts_host", lambda self, host: True)
-    with opened() as client:
+    with open_client() as client:
         assert client.get("/api/health", headers={"host": "evil.example"}).status_code == 200
 
 
@@ -90,7 +90,7 @@ def test_nothing_is_shared_across_origins(client):
 
 @pytest.fixture(scope="module")
 def guarded():
-    with opened(SMALL, Policy(token=TOKEN)) as client:
+    with open_client(SMALL, Policy(token=TOKEN)) as client:
         yield client
 
 
@@ -117,7 +117,7 @@ def test_without_the_token_nothing_is_answered(guarded, path, headers, status):
 
 
 def test_a_link_with_the_token_gives_a_cookie_that_does_not_hold_it():
-    with opened(SMALL, Policy(token=TOKEN)) as client:
+    with open_client(SMALL, Policy(token=TOKEN)) as client:
         answer = client.get(f"/?a=1&token={TOKEN}&b=%2F", follow_redirects=False)
         assert answer.status_code == 303
         assert answer.headers["location"] == "/?a=1&b=%2F"
@@ -138,7 +138,7 @@ def test_a_link_with_the_token_gives_a_cookie_that_does_not_hold_it():
 
 def test_a_link_from_elsewhere_opens_with_the_cookie_but_reads_nothing():
     """Browsers send a Lax cookie along with such a link, which opens pages only."""
-    with opened(SMALL, Policy(token=TOKEN)) as client:
+    with open_client(SMALL, Policy(token=TOKEN)) as client:
         client.get(f"/?token={TOKEN}", follow_redirects=False)
         assert client.get("/", headers=LINK).status_code == 200
         assert client.get("/api/jobs").status_code == 200
@@ -147,10 +147,10 @@ def test_a_link_from_elsewhere_opens_with_the_cookie_but_reads_nothing():
 
 
 def test_the_cookie_of_one_server_does_not_unlock_another():
-    with opened(SMALL, Policy(token=TOKEN)) as first:
+    with open_client(SMALL, Policy(token=TOKEN)) as first:
         first.get(f"/?token={TOKEN}", follow_redirects=False)
         stolen = dict(first.cookies)
-    with opened(SMALL, Policy(token=TOKEN)) as second:
+    with open_client(SMALL, Policy(token=TOKEN)) as second:
         second.cookies.update(stolen)
         assert second.get("/api/health").status_code == 401
 

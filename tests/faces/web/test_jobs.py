@@ -21,12 +21,12 @@ from memberbound.faces.web.child import JOBS
 from memberbound.faces.web.limits import MIB
 from memberbound.faces.web.schemas import options_model
 from memberbound.faces.web.uploads import Uploads
-from web.conftest import SMALL, finished, opened, run_verb, uploaded
+from web.conftest import SMALL, open_client, run_verb, upload, wait_until_done
 
 
 @pytest.fixture(scope="module")
 def table(client, people):
-    return uploaded(client, people)["file"]
+    return upload(client, people)["file"]
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_typed_documents_are_stored_beside_the_outputs(client, table):
     template = run_verb(client, "bounds", table)
     assert "age" in template["result"]["template"]
     assert download(client, template, "bounds.yaml").decode() == template["result"]["template"]
-    model = uploaded(client, b"\x08\x01", "model.onnx")
+    model = upload(client, b"\x08\x01", "model.onnx")
     assert (model["rows"], model["columns"]) == (None, [])
     refused = run_verb(client, "certify", model["file"])
     assert refused["state"] == "failed"
@@ -177,7 +177,7 @@ def slow(client):
     rng = np.random.default_rng(0)
     values = rng.normal(size=(300, 3)).round(5)
     content = "a,b,y\n" + "\n".join(f"{a},{b},{int(c > 0)}" for a, b, c in values)
-    file = uploaded(client, content.encode(), "slow.csv")["file"]
+    file = upload(client, content.encode(), "slow.csv")["file"]
     asked = start(client, "audit-learner", file, target="y", learner="random-forest", shadows=5000)
     assert asked.status_code == 202, asked.text
     return asked.json()["job"]
@@ -196,7 +196,7 @@ def running(client, job):
 
 
 def test_cancel_kills_the_process_and_frees_its_files(taken):
-    with opened(replace(SMALL, running=1)) as client:  # of its own, to see its end
+    with open_client(replace(SMALL, running=1)) as client:  # of its own, to see its end
         server = client.app.state.server
         first = slow(client)
         state = running(client, first)
@@ -212,7 +212,7 @@ def test_cancel_kills_the_process_and_frees_its_files(taken):
         assert not working(folder)
         assert not any((folder / name).exists() for name in ("in", "out", "tmp"))
         # The next one in the queue has its turn; the cancelled one never ran.
-        assert finished(client, second)["state"] == "done"
+        assert wait_until_done(client, second)["state"] == "done"
         assert client.get(f"/api/jobs/{third}").json()["seconds"] == 0
         # At shutdown, running jobs are stopped and all files deleted.
         last = slow(client)
@@ -224,14 +224,14 @@ def test_cancel_kills_the_process_and_frees_its_files(taken):
 
 def test_time_and_memory_of_a_job_are_limited(client, taken, restricted):
     restricted(job_seconds=0.2)
-    job = finished(client, slow(client))
+    job = wait_until_done(client, slow(client))
     assert job["state"] == "failed"
     assert "stopped after 0.2 seconds" in job["error"]["message"]
     assert not working(client.app.state.server.jobs[job["job"]].folder)
     # Less than what is loaded: whatever does not fit into what is free within is refused.
     restricted(upload_bytes=100 * MIB)
     lines = b"".join(b"0.%06d,%d\n" % (i, i % 2) for i in range(10**6))
-    scores = uploaded(client, b"score,member\n" + lines, "scores.csv")["file"]
+    scores = upload(client, b"score,member\n" + lines, "scores.csv")["file"]
     restricted(job_memory_bytes=40 * MIB)
     job = run_verb(client, "audit", scores)
     assert job["state"] == "failed"
@@ -247,8 +247,8 @@ def test_jobs_beyond_the_queue_are_refused_and_keep_their_table(taken, people, l
 
     if not links:
         monkeypatch.setattr("os.link", refuse)
-    with opened(replace(SMALL, running=0, queued=2)) as client:  # no job, no process
-        file = uploaded(client, people)["file"]
+    with open_client(replace(SMALL, running=0, queued=2)) as client:  # no job, no process
+        file = upload(client, people)["file"]
         job = start(client, "certify", file, reference=file).json()["job"]
         assert client.delete(f"/api/files/{file}").status_code == 204
         inputs = client.app.state.server.jobs[job].folder / "in"
@@ -264,7 +264,7 @@ def full(*_given, **_named):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def kept(client):
+def keep(client):
     state = client.app.state.server
     return sorted(p for store in (state.uploads, state.jobs) for p in store._folder.rglob("*"))
 
@@ -273,7 +273,7 @@ def kept(client):
 def test_a_full_disk_is_refused_with_its_reason_and_leaves_no_files(
     client, people, table, what, monkeypatch
 ):
-    before = kept(client)
+    before = keep(client)
     with monkeypatch.context() as broken:
         broken.setattr(uploads, "make_folders", full)
         broken.setattr(jobs, "make_folders", full)
@@ -283,7 +283,7 @@ def test_a_full_disk_is_refused_with_its_reason_and_leaves_no_files(
             answer = start(client, "certify", table)
     assert answer.status_code == 413
     assert "No space left on device" in answer.json()["error"]
-    assert kept(client) == before
+    assert keep(client) == before
 
 
 def test_the_oldest_jobs_are_forgotten_beyond_the_limit(client, restricted):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from memberbound.faces.web.limits import Limits
-from web.conftest import opened
+from web.conftest import open_client
 
 schemathesis = pytest.importorskip("schemathesis")
 
@@ -16,7 +16,7 @@ LIMITS = Limits(running=0, queued=50, question_seconds=1, upload_bytes=20_000, k
 
 @pytest.fixture(scope="module")
 def api():
-    with opened(LIMITS) as client:
+    with open_client(LIMITS) as client:
         yield client
 
 

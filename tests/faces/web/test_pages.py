@@ -14,14 +14,14 @@ import pandas as pd
 import pytest
 
 import memberbound
-from conftest import listened
+from conftest import listen
 from memberbound.faces.command_line import verb_named
 from memberbound.faces.web.child import JOBS
 from memberbound.faces.web.labels import label
 from memberbound.faces.web.schemas import web_parameters
 from memberbound.quantities import marked
 from report.sample import sample
-from web.pages_checks import cli, downloaded, shortcomings, violations
+from web.pages_checks import cli, download, shortcomings, violations
 
 pytestmark = pytest.mark.browser
 
@@ -66,7 +66,7 @@ def tab(context: Any, served: str) -> Iterator[Any]:
 @pytest.fixture
 def turn(tab: Any, served: str) -> Iterator[Open]:
     """Go to a page by the part of the address after ``#``, as a link within the calculator does."""
-    stop = listened(tab, served)
+    stop = listen(tab, served)
 
     def turn_(route: str) -> Any:
         tab.set_viewport_size({"width": 1400, "height": 900})
@@ -101,7 +101,7 @@ def plainly(text: str) -> str:
     return " ".join(text.split())
 
 
-def answered(page: Any) -> None:
+def wait_for_answer(page: Any) -> None:
     page.locator(".plot[data-drawn]").first.wait_for()
 
 
@@ -110,7 +110,7 @@ def command(page: Any) -> str:
     return text
 
 
-def settled(page: Any, text: str) -> None:
+def wait_for(page: Any, text: str) -> None:
     """Wait until the sentence of the answer holds a text."""
     page.locator(".sentence", has_text=text).first.wait_for()
 
@@ -139,7 +139,7 @@ def held_jobs(page: Any) -> list[dict[str, Any]]:
 @pytest.mark.usefixtures("clipboard")
 def test_explain_gives_the_numbers_of_the_command_line(visit: Open, tmp_path: Path) -> None:
     page = visit("/explain?epsilon=8&delta=1e-5&fpr=0.01")
-    answered(page)
+    wait_for_answer(page)
     expected = memberbound.explain(epsilon=8, delta=1e-5, fpr=[0.01])
     assert page.locator(".sentence").inner_text() == expected.sentence
     cells = page.locator(".results td").all_inner_texts()
@@ -147,9 +147,9 @@ def test_explain_gives_the_numbers_of_the_command_line(visit: Open, tmp_path: Pa
     assert any("≤ 99.97 %" in text for text in map(plainly, cells))
     assert all(plainly(text) in expected.summary() for text in cells)
     # Exports: the same dictionary, from the page and from the command that it shows.
-    saved = json.loads(downloaded(page, "Save JSON", tmp_path).read_text("utf-8"))
+    saved = json.loads(download(page, "Save JSON", tmp_path).read_text("utf-8"))
     assert saved == expected.to_dict() == cli(command(page), tmp_path)
-    picture = downloaded(page, "Save picture", tmp_path).read_bytes()
+    picture = download(page, "Save picture", tmp_path).read_bytes()
     assert picture.startswith(PNG)
     assert len(picture) > 20_000
     page.get_by_label("Copy command line").click()
@@ -175,18 +175,18 @@ def test_the_first_page_has_doors_that_lead_to_pages(visit: Open) -> None:
 
 def test_explain_finds_the_setting_and_the_link_shares_it(visit: Open) -> None:
     page = visit("/explain?epsilon=8&delta=1e-5")
-    answered(page)
+    wait_for_answer(page)
     # From “what does ε = 8 mean” to “which ε should we take” without reading anything else.
     page.get_by_text("Which setting do we need?").click()
-    settled(page, "To keep η ≤ 0.05")
+    wait_for(page, "To keep η ≤ 0.05")
     expected = memberbound.explain(target_eta=0.05, delta=1e-5)
     assert page.locator(".sentence").inner_text() == expected.sentence
     assert expected.epsilon is not None
     page.get_by_label("Attack success at most", exact=True).fill("60")
-    settled(page, "To keep η ≤ 0.1")
+    wait_for(page, "To keep η ≤ 0.1")
     page.get_by_text("log–log").click()
     other = visit(page.url.split("#")[1], width=390, scheme="dark")
-    settled(other, "To keep η ≤ 0.1")
+    wait_for(other, "To keep η ≤ 0.1")
     assert other.locator(".sentence").inner_text() == page.locator(".sentence").inner_text()
     assert other.get_by_label("log–log").is_checked()
     assert other.get_by_label("Attack success at most", exact=True).input_value() == "60"
@@ -216,7 +216,7 @@ def test_explain_reads_every_notion(turn: Open) -> None:
     for query, options in NOTIONS.items():
         page.evaluate("(place) => { location.hash = place; }", f"/explain?{query}")
         expected = memberbound.explain(**options)
-        settled(page, expected.sentence)
+        wait_for(page, expected.sentence)
         cells = [plainly(text) for text in page.locator(".results td").all_inner_texts()]
         assert cells
         assert all(text in expected.summary() for text in cells)
@@ -224,7 +224,7 @@ def test_explain_reads_every_notion(turn: Open) -> None:
 
 def test_explain_refuses_in_words_beside_the_field(turn: Open) -> None:
     page = turn("/explain?epsilon=8&delta=1e-5")
-    answered(page)
+    wait_for_answer(page)
     field = page.get_by_label("ε (epsilon)", exact=True)
     # The browser logs each refused request; that is not a fault of the page.
     for wrong, words in (
@@ -241,14 +241,14 @@ def test_explain_refuses_in_words_beside_the_field(turn: Open) -> None:
     page.evaluate("location.hash = '/explain?mode=x&notion=y&accept=z&epsilon=%3Cimg%20src=x%3E'")
     page.locator("form .problem", has_text="got “<img src=x>”").wait_for()
     field.fill("2")
-    settled(page, "With ε = 2")
+    wait_for(page, "With ε = 2")
     assert field.get_attribute("aria-invalid") is None
     refused_only(page, "422")
 
 
 def test_explain_with_the_keyboard_alone(visit: Open) -> None:
     page = visit("/explain?epsilon=8&delta=1e-5")
-    answered(page)
+    wait_for_answer(page)
     page.locator("body").press("Tab")
     assert page.evaluate("document.activeElement.id") == "skip"
     page.keyboard.press("Enter")
@@ -272,7 +272,7 @@ def test_explain_with_the_keyboard_alone(visit: Open) -> None:
     for _ in range(40):
         page.keyboard.press("ArrowLeft")
     value = float(page.get_by_label("ε (epsilon)", exact=True).input_value())
-    settled(page, f"With ε = {value:g} and")
+    wait_for(page, f"With ε = {value:g} and")
     assert 0.01 < value < 8
     assert f"epsilon={value:g}" in page.url
     # A field is explained on focus, and Escape closes the bubble.
@@ -311,17 +311,17 @@ def test_a_page_from_file_to_answer(visit: Open, table: Path, tmp_path: Path) ->
     assert all(text in expected.summary() for text in proved)
     worst = answer.locator("tr", has_text="every row").locator(".kept.unproved")
     assert worst.inner_text() == "no guarantee"
-    answered(page)
+    wait_for_answer(page)
     assert page.evaluate("window.broken") is None
-    saved = json.loads(downloaded(page, "Save JSON", tmp_path).read_text("utf-8"))
+    saved = json.loads(download(page, "Save JSON", tmp_path).read_text("utf-8"))
     assert saved == json.loads(json.dumps(expected.to_dict()))
     assert saved == cli(command(page), table.parent)
-    assert downloaded(page, "Save picture", tmp_path).read_bytes().startswith(PNG)
+    assert download(page, "Save picture", tmp_path).read_bytes().startswith(PNG)
     assert shortcomings(page) == []
     assert violations(page) == []
     # A reload finds file, columns and answer again; another setting outdates the answer.
     page.reload()
-    settled(page, expected.sentence)
+    wait_for(page, expected.sentence)
     page.get_by_text("2,001 rows, 4 columns").wait_for()
     age = page.locator("fieldset.columns").get_by_role("checkbox", name="age")
     assert not age.is_checked()
@@ -442,7 +442,7 @@ def test_audit_of_a_model_file_has_the_look_of_a_measurement(
     page.get_by_label("Target", exact=True).select_option("sick")
     page.get_by_role("button", name="Audit", exact=True).click()
     page.locator(".sentence").wait_for()
-    answered(page)
+    wait_for_answer(page)
     # Measured, not certified: nothing here has the look of a proof.
     assert page.locator(".kept.certified, .verdict.certified").count() == 0
     assert page.locator(".verdict.measured").count() == 1
@@ -484,14 +484,14 @@ def test_report_viewer_shows_a_report_and_shares_it(visit: Open, tmp_path: Path)
     report.write_text(json.dumps(sample()), encoding="utf-8")
     page = visit("/study")
     page.set_input_files("#file-report", report)
-    settled(page, sample()["verdict"]["sentence"])
-    answered(page)
+    wait_for(page, sample()["verdict"]["sentence"])
+    wait_for_answer(page)
     frame = page.frame_locator("iframe.report")
     frame.get_by_role("heading", level=1).wait_for()
     text = " ".join(frame.locator("body").inner_text().split())
     assert sample()["verdict"]["sentence"] in text
-    assert json.loads(downloaded(page, "Save JSON", tmp_path).read_text("utf-8")) == sample()
-    assert downloaded(page, "Save picture", tmp_path).read_bytes().startswith(PNG)
+    assert json.loads(download(page, "Save JSON", tmp_path).read_text("utf-8")) == sample()
+    assert download(page, "Save picture", tmp_path).read_bytes().startswith(PNG)
     assert shortcomings(page) == []
     other = visit(page.url.split("#")[1], width=390, scheme="dark")
     other.frame_locator("iframe.report").get_by_role("heading", level=1).wait_for()
@@ -587,7 +587,7 @@ def test_the_study_form_offers_columns_and_roles(visit: Open, tmp_path: Path) ->
 
 def test_an_empty_bound_never_looks_like_a_proof(turn: Open) -> None:
     page = turn("/explain?epsilon=60&delta=0")
-    answered(page)
+    wait_for_answer(page)
     looks = "getComputedStyle(document.querySelector('.meter .fill'))"
     blue = page.evaluate(f"{looks}.backgroundImage") == "none"
     assert ceiling(memberbound.explain(epsilon=60).accuracy_upper).startswith("no ")
@@ -595,7 +595,7 @@ def test_an_empty_bound_never_looks_like_a_proof(turn: Open) -> None:
     assert not blue
     assert page.locator(".meter.unproved").count() == 1
     page.evaluate("location.hash = '/explain?epsilon=1&delta=0'")
-    settled(page, "With ε = 1")
+    wait_for(page, "With ε = 1")
     assert page.locator(".meter.unproved").count() == 0
 
 
@@ -611,12 +611,12 @@ def test_study_from_file_to_report(visit: Open, tmp_path: Path) -> None:
     assert page.get_by_label("Column to predict", exact=True).input_value() == "answer"
     page.get_by_role("button", name="Run the study").click()
     page.locator(".sentence").wait_for()
-    report = json.loads(downloaded(page, "report.json", tmp_path).read_text("utf-8"))
+    report = json.loads(download(page, "report.json", tmp_path).read_text("utf-8"))
     assert report["question"]["target"] == "answer"
     assert report["question"]["shadows"] == 8
     assert page.locator(".sentence").inner_text() == report["verdict"]["sentence"]
     page.frame_locator("iframe.report").get_by_role("heading", level=1).wait_for()
-    assert b"<!doctype html" in downloaded(page, "report.html", tmp_path).read_bytes()[:200].lower()
+    assert b"<!doctype html" in download(page, "report.html", tmp_path).read_bytes()[:200].lower()
     assert shortcomings(page) == []
     page.reload()
     page.locator(".sentence").wait_for()
@@ -644,13 +644,13 @@ PLACES = {
 )
 def test_pages_are_for_everybody(visit: Open, width: int, scheme: str) -> None:
     page = visit("/explain", width=width, scheme=scheme)
-    answered(page)
+    wait_for_answer(page)
     for name, route in PLACES.items():
         page.evaluate("(place) => { location.hash = place; }", route)
         page.locator(f".page[data-page={route[1:].split('?')[0]}]").wait_for()
         if name in ("explain", "choose"):
             page.locator(".sentence").wait_for()
-            answered(page)
+            wait_for_answer(page)
         for more in page.locator("details").all():
             more.evaluate("(node) => { node.open = true; }")
         assert shortcomings(page) == [], name

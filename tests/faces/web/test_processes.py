@@ -34,7 +34,7 @@ def further_questions(monkeypatch):
     monkeypatch.setattr(child, "main", questions.main)
 
 
-async def asked(verb, options=None, *, limits=LIMITS, seconds=60.0):
+async def ask(verb, options=None, *, limits=LIMITS, seconds=60.0):
     return await perform({"verb": verb, "options": options or {}}, limits, seconds)
 
 
@@ -51,16 +51,16 @@ def gone(pid, seconds=20):
 
 def test_one_thread_is_forked_and_its_children_draw_apart_and_compute():
     async def live():
-        about = await asked("about")
+        about = await ask("about")
         assert about["forked"]
         assert about["threads_of_parent"] == 1
         assert about["quiet"] is None, "settings for loading are not left to children"
         assert about["group"] == about["pid"]
         assert about["memory"] == 2**31
         assert about["niceness"] == os.getpriority(os.PRIO_PROCESS, 0) + 5
-        first, second = [(await asked("drawn"))["drawn"] for _ in range(2)]
+        first, second = [(await ask("draw"))["drawn"] for _ in range(2)]
         assert all(a != b for a, b in zip(first, second, strict=True))
-        work = await asked("computed")
+        work = await ask("compute")
         assert work["threads"]
         assert (work["product"], work["sum"], work["counted"]) == (True, 50 * 499500, 1000)
         assert work["score"] > 0.9
@@ -71,16 +71,16 @@ def test_one_thread_is_forked_and_its_children_draw_apart_and_compute():
 def test_a_child_that_dies_or_prints_too_much_is_replaced():
     async def live():
         with pytest.raises(EndedError, match="without an answer"):
-            await asked("crash")
+            await ask("crash")
         with pytest.raises(EndedError, match="too large"):
-            await asked("large", {"bytes": 10_000}, limits=replace(LIMITS, answer_bytes=1000))
+            await ask("large", {"bytes": 10_000}, limits=replace(LIMITS, answer_bytes=1000))
         with pytest.raises(InputError, match="epsilon must be at least 0"):
-            await asked("explain", {"epsilon": -1})
+            await ask("explain", {"epsilon": -1})
         # A fork server that is killed is replaced.
-        parent = (await asked("about"))["parent"]
+        parent = (await ask("about"))["parent"]
         os.kill(parent, signal.SIGKILL)
         assert gone(parent)
-        assert (await asked("explain", {"epsilon": 3.0}))["epsilon"] == 3.0
+        assert (await ask("explain", {"epsilon": 3.0}))["epsilon"] == 3.0
 
     in_a_loop(live())
 
@@ -91,7 +91,7 @@ def test_descendants_of_a_child_end_with_it(how, tmp_path):
 
     async def live():
         seconds = 3.0 if how == "timeout" else 60.0
-        work = asyncio.create_task(asked("start_another", {"file": str(file)}, seconds=seconds))
+        work = asyncio.create_task(ask("start_another", {"file": str(file)}, seconds=seconds))
         if how == "cancel at once":
             await asyncio.sleep(0)
         else:
@@ -115,7 +115,7 @@ def test_descendants_of_a_child_end_with_it(how, tmp_path):
 def test_where_the_system_cannot_fork_processes_are_fresh(monkeypatch):
     spawning = multiprocessing.get_context("spawn")
     monkeypatch.setattr(processes, "_context", lambda: spawning)
-    about = in_a_loop(asked("about"))
+    about = in_a_loop(ask("about"))
     assert not about["forked"]
     assert about["group"] == about["pid"]
 

@@ -18,13 +18,13 @@ import httpx
 import pytest
 
 from commands import python
-from web.conftest import COMMAND, finished, in_a_loop, serving, uploaded
+from web.conftest import COMMAND, in_a_loop, serving, upload, wait_until_done
 
 #: Requests that do not come back within this time count as lost.
 PATIENCE = 120
 
 
-def refused(*arguments, env=None):
+def expect_refusal(*arguments, env=None):
     ran = subprocess.run(
         [COMMAND, "serve", "--no-open", *arguments],
         capture_output=True,
@@ -40,13 +40,13 @@ def refused(*arguments, env=None):
 
 
 def test_another_host_needs_a_token():
-    assert "--token" in refused("--host", "0.0.0.0")
+    assert "--token" in expect_refusal("--host", "0.0.0.0")
 
 
 @pytest.mark.server
 def test_a_port_that_is_taken_is_named(served):
     port = served.rsplit(":", 1)[1]
-    assert f"127.0.0.1:{port}" in refused("--port", port)
+    assert f"127.0.0.1:{port}" in expect_refusal("--port", port)
 
 
 def test_without_the_extra_the_error_names_it():
@@ -73,7 +73,7 @@ def children(process):
     return found
 
 
-def ended(process, pids, number):
+def end_server(process, pids, number):
     """Send a signal to the server and wait until it and all that it started are gone."""
     process.send_signal(number)
     assert process.wait(30) != 0
@@ -100,7 +100,7 @@ def test_a_token_is_required_and_sigterm_leaves_no_files(tmp_path):
         assert len(list((folder / "jobs").iterdir())) == 1
         before = children(process.pid)
         assert before
-        ended(process, before, signal.SIGTERM)
+        end_server(process, before, signal.SIGTERM)
         assert list(tmp_path.iterdir()) == []
 
 
@@ -130,7 +130,7 @@ def test_work_under_way_ends_with_the_server(number, tmp_path, people):
     """Processes are gone even after SIGKILL, which leaves only files behind."""
     with serving(folder=tmp_path) as (process, address):
         with httpx.Client(base_url=address, timeout=PATIENCE) as client:
-            file = uploaded(client, people)["file"]
+            file = upload(client, people)["file"]
             asked = {"target": "income", "learner": "random-forest", "shadows": 5000}
             body = {"verb": "audit-learner", "file": file, "options": asked}
             job = client.post("/api/jobs", json=body).json()["job"]
@@ -140,7 +140,7 @@ def test_work_under_way_ends_with_the_server(number, tmp_path, people):
                 time.sleep(0.1)
         before = children(process.pid)
         assert len(before) >= 3
-        ended(process, before, number)
+        end_server(process, before, number)
         assert number == signal.SIGKILL or list(tmp_path.iterdir()) == []
 
 
@@ -173,7 +173,7 @@ def test_abandoned_bombs_leave_the_server_free(tmp_path):
             assert client.post("/api/explain", json={"epsilon": 1.0}).status_code == 200
             for sender in senders:
                 sender.close()
-            assert uploaded(client, SMALL_TABLE)["rows"] == 300
+            assert upload(client, SMALL_TABLE)["rows"] == 300
             while len(children(process.pid)) > idle:
                 assert time.monotonic() < end, "an inspection outlives its client"
                 time.sleep(0.05)
@@ -216,11 +216,11 @@ def questions(address):
             asked = {"epsilon": epsilon, "delta": 1e-5}
             assert client.post("/api/explain", json=asked).status_code == 200
         assert client.post("/api/explain", json={"epsilon": -1}).status_code == 422
-        file = uploaded(client, SMALL_TABLE)["file"]
+        file = upload(client, SMALL_TABLE)["file"]
         answer = client.post("/api/jobs", json={"verb": "certify", "file": file, "options": {}})
         if answer.status_code == 202:  # else too many are waiting, which is an answer as well
             job = answer.json()["job"]
-            assert finished(client, job)["state"] == "done"
+            assert wait_until_done(client, job)["state"] == "done"
             assert client.delete(f"/api/jobs/{job}").status_code == 200
         else:
             assert answer.status_code == 429
@@ -228,7 +228,7 @@ def questions(address):
         assert client.get("/").status_code == 200
 
 
-def measured(pid, folder):
+def measure(pid, folder):
     """Memory in MiB, open descriptors and files of a server."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     resident = next(line for line in status.splitlines() if line.startswith("VmRSS"))
@@ -236,14 +236,14 @@ def measured(pid, folder):
     return int(resident.split()[1]) / 1024, len(list(Path(f"/proc/{pid}/fd").iterdir())), len(files)
 
 
-def soaked(folder, *, rounds, seconds=0.0, people=2):
+def soak(folder, *, rounds, seconds=0.0, people=2):
     """Serve so many rounds of questions, and more until the time is over, and stay as before."""
     with serving(folder=folder) as (process, address), ThreadPoolExecutor(people) as crowd:
         end, seen = time.monotonic() + seconds, []
         while len(seen) < rounds or time.monotonic() < end:
             list(crowd.map(questions, [address] * people))
             time.sleep(seconds / 60)  # a bounded load
-            seen.append(measured(process.pid, folder))
+            seen.append(measure(process.pid, folder))
         print(f"{len(seen)} rounds; MiB, descriptors, files: {seen[1]} … {seen[-1]}")
         for name, values, slack in zip(
             ("memory", "descriptors", "files"),
@@ -257,10 +257,10 @@ def soaked(folder, *, rounds, seconds=0.0, people=2):
 @pytest.mark.server
 @pytest.mark.skipif(not PROC, reason="needs /proc to look at a process")
 def test_resources_stay_constant_over_a_few_rounds(tmp_path):
-    soaked(tmp_path, rounds=3, people=1)
+    soak(tmp_path, rounds=3, people=1)
 
 
 @pytest.mark.long
 @pytest.mark.skipif(not PROC, reason="needs /proc to look at a process")
 def test_resources_stay_constant_for_a_quarter_of_an_hour(tmp_path):
-    soaked(tmp_path, rounds=20, seconds=900.0, people=3)
+    soak(tmp_path, rounds=20, seconds=900.0, people=3)

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from memberbound.faces.web import application, uploads
 from memberbound.faces.web.processes import RefusedError
 from memberbound.faces.web.uploads import Upload, Uploads, display_name, ending_of
-from web.conftest import SMALL, in_a_loop, opened, run_verb, uploaded
+from web.conftest import SMALL, in_a_loop, open_client, run_verb, upload
 
 CSV = b"sex,age,code\nf,30,007\nm,40,1\nf,30,2\n,50,3\n"
 
@@ -22,7 +22,7 @@ def left_behind(client):
 
 def test_an_upload_is_private_and_forgotten_on_request(client, people):
     before = left_behind(client)
-    found = uploaded(client, people, "C:\\data\\../people.csv")
+    found = upload(client, people, "C:\\data\\../people.csv")
     assert found["name"] == "people.csv"
     assert (found["rows"], found["bytes"]) == (2000, len(people))
     assert client.get(f"/api/files/{found['file']}").json() == found
@@ -76,7 +76,7 @@ def test_a_job_reads_its_files_in_their_encoding(client):
     job = run_verb(client, "certify", file["file"])
     assert job["result"]["atoms"] == 2
     assert "--encoding latin-1" in job["command"]
-    other = uploaded(client, CSV, "b.csv")["file"]
+    other = upload(client, CSV, "b.csv")["file"]
     request = {"verb": "certify", "file": file["file"], "options": {"reference": other}}
     mixed = client.post("/api/jobs", json=request)
     assert (mixed.status_code, "one encoding" in mixed.json()["error"]) == (422, True)
@@ -87,13 +87,13 @@ def test_the_oldest_uploads_are_forgotten_beyond_the_limit(monkeypatch):
         return {"rows": 4, "columns": []}
 
     monkeypatch.setattr(Uploads, "_inspect", trusted)
-    with opened(replace(SMALL, kept_files=2)) as client:
-        ids = [uploaded(client, CSV, f"{i}.csv")["file"] for i in range(3)]
+    with open_client(replace(SMALL, kept_files=2)) as client:
+        ids = [upload(client, CSV, f"{i}.csv")["file"] for i in range(3)]
         assert [client.get(f"/api/files/{i}").status_code for i in ids] == [404, 200, 200]
         assert left_behind(client) == sorted(ids[1:])
 
 
-async def sent():
+async def send():
     yield CSV
 
 
@@ -114,10 +114,10 @@ def test_an_inspection_ends_when_its_client_disconnects(tmp_path, monkeypatch, w
     async def live():
         kept = Uploads(tmp_path / "files", replace(SMALL, inspections=1, inspection_seconds=7))
         gone, present = asyncio.Event(), asyncio.Event()
-        first = asyncio.create_task(kept.add("a.csv", sent(), gone.wait))
+        first = asyncio.create_task(kept.add("a.csv", send(), gone.wait))
         while not started:
             await asyncio.sleep(0.01)
-        second = asyncio.create_task(kept.add("b.csv", sent(), present.wait))
+        second = asyncio.create_task(kept.add("b.csv", send(), present.wait))
         while len(list((tmp_path / "files").iterdir())) < 2:
             await asyncio.sleep(0.01)
         (present if waiting else gone).set()
@@ -146,7 +146,7 @@ def test_questions_are_answered_however_many_inspections_are_stuck(monkeypatch):
     async def live():
         state = application.Server(SMALL)
         adding = [
-            asyncio.create_task(state.uploads.add("a.csv", sent(), asyncio.Event().wait))
+            asyncio.create_task(state.uploads.add("a.csv", send(), asyncio.Event().wait))
             for _ in range(SMALL.inspections + SMALL.questions)
         ]
         try:
@@ -174,13 +174,13 @@ def test_a_question_ends_when_its_client_disconnects(monkeypatch):
         finally:
             ended.append(about)
 
-    async def disconnected():
+    async def disconnect():
         return {"type": "http.disconnect"}
 
     async def live():
         state = application.Server(SMALL)
         try:
-            request = Request({"type": "http"}, receive=disconnected)
+            request = Request({"type": "http"}, receive=disconnect)
             with pytest.raises(RefusedError, match="given up"):
                 await state.ask(request, "explain", {})
             assert not state._turn.locked()

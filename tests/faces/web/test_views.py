@@ -7,14 +7,14 @@ import pytest
 from report.sample import hostile, sample
 
 
-def viewed(client, report):
+def view(client, report):
     answer = client.post("/api/report", json=report)
     assert answer.status_code == 200, answer.text
     return client.get(f"/api/views/{answer.json()['view']}")
 
 
 def test_a_report_is_shown_with_its_own_policy(client):
-    answer = viewed(client, sample())
+    answer = view(client, sample())
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/html")
     policy = dict(p.split(" ", 1) for p in answer.headers["content-security-policy"].split("; "))
@@ -31,7 +31,7 @@ def test_a_report_is_shown_with_its_own_policy(client):
     worst = [row for row in sample()["sandwich"] if row["record"] == "worst"]
     assert [row[0] for row in chart["rows"]] == [row["label"] for row in worst]
     # Every view has a new token, which no report can know in advance.
-    assert nonce[1] not in viewed(client, sample()).text
+    assert nonce[1] not in view(client, sample()).text
 
 
 @pytest.mark.parametrize(
