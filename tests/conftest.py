@@ -1,4 +1,4 @@
-"""How property tests draw, how many processes; a real browser for the tests that open pages.
+"""Settings of property tests, the number of processes, and a real browser for tests of pages.
 
 Property tests draw the same examples every time, so that ``make test`` fails for a change and
 never by chance.  ``MEMBERBOUND_EXAMPLES=explore`` (``make test-long``) draws new ones.
@@ -91,7 +91,7 @@ LONGEST = (
 )
 
 
-#: Every case runs in mutation tests, where a case that is left out could be the one that detects.
+#: Mutation tests run every case: any of them could be the one that detects a mutant.
 EVERY_CASE = "MEMBERBOUND_EVERY_CASE"
 
 
@@ -129,7 +129,7 @@ _QUIET = (
     "--disable-component-update",
     "--disable-sync",
     # One process for all pages, which keeps what it has compiled: else every page that is opened
-    # starts one.  What a page may reach is decided by its origin and policy, not by its process.
+    # starts one.  A page's origin and policy, not its process, decide which addresses it may reach.
     "--disable-site-isolation-trials",
     "--renderer-process-limit=1",
 )

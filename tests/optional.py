@@ -12,8 +12,8 @@ import pytest
 class Later:
     """A module that is imported when it is first used.
 
-    Every test process collects every file and runs a part of them.  Where the module is not
-    installed, the file that requires it is skipped.
+    Every test process collects every file and runs a part of them.  If the module is not installed,
+    skip the file that requires it.
     """
 
     def __init__(self, name: str) -> None:
@@ -23,7 +23,7 @@ class Later:
 
     @staticmethod
     def missing(name: str) -> bool:
-        """Whether a module is not installed, for a test that needs it beside others."""
+        """Return whether a module is not installed, for a test that needs it beside others."""
         return find_spec(name) is None
 
     def __getattr__(self, name: str) -> Any:

@@ -429,7 +429,7 @@ def test_a_fault_is_noticed(run, fault):
     assert find_overspent(run, fault)
 
 
-#: Functions that hand an error level on, split it, or ask what a sample could show.
+#: Functions that pass an error level on, split it, or compute what a sample could show.
 PASS_ON = {
     "_candidates",  # shares it out
     "_impossible",  # one_run_epsilon and one_run_mu, whose error is recorded

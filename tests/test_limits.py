@@ -1,4 +1,4 @@
-"""A limit stops a build exactly where a number is above it, and says which number that was."""
+"""A limit stops a build exactly if a number is above it, and names that number."""
 
 import json
 import re

@@ -119,7 +119,7 @@ def test_libraries_have_their_threads_again_after_threads_that_held_them_to_one(
 
 
 def test_writing_a_file_leaves_the_umask_alone(tmp_path, monkeypatch):
-    """Between asking for it and setting it again, another thread's files would be open to all."""
+    """Between reading and resetting it, another thread's files would be open to all."""
 
     def refuse(_mask):
         raise AssertionError("the umask belongs to all threads")

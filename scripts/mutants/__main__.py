@@ -119,7 +119,7 @@ def choose(mutants: list[Mutant], size: int, seed: int) -> list[Mutant]:
 
 
 def is_meant(pattern: str, mutant: Mutant) -> bool:
-    """Whether an entry of the list of harmless mutants is about this one."""
+    """Return whether an entry of the list of harmless mutants is about this one."""
     form = ".*".join(map(re.escape, pattern.split("*")))
     return pattern == mutant.key or bool(re.fullmatch(form, mutant.key, re.DOTALL))
 
@@ -383,7 +383,7 @@ class Runner:
         return ""
 
     def is_trusted(self, test: str) -> bool:
-        """Whether a test that killed passes here without any mutant; looked at once."""
+        """Return whether a test that killed passes here without any mutant; looked at once."""
         if test in self.items and test not in self.trusted:
             pid, pipe = self.fork(lambda: self.attempt(None, [test]), 60)
             os.waitpid(pid, 0)

@@ -1,4 +1,4 @@
-"""Bounds hold when the special functions err as much as the slack grants, to the unsafe side."""
+"""Bounds hold when special functions err by the full slack, to the unsafe side."""
 
 import math
 from types import SimpleNamespace

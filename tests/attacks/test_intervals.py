@@ -94,7 +94,7 @@ def test_the_members_band_covers_without_replacement(n, population):
         gaps = [Fraction(i + 1, n) - Fraction(r, population) for i, r in enumerate(chosen)]
         deviations.append(max(Fraction(0), *gaps))
     for s in sorted(set(deviations)):
-        at = float(s) - 1e-12  # beyond this lie all deviations from s on
+        at = float(s) - 1e-12  # the least value with a deviation of at least s
         share = sum(d >= s for d in deviations) / len(deviations)
         tail = math.exp(-2 * n * at**2)
         assert tail > 0.5 or share <= 2 * tail

@@ -1,7 +1,7 @@
 """The audit of a learner: statistics of a release, intervals, the best attack, single records.
 
-Readers of an audit look at the attack and the records that stand out, so the error of 5 % must
-cover all of them.  Intervals that hold only individually serve as the broken twin.
+Readers of an audit look at the most successful attack and the most exposed records, so the error of
+5 % must cover all of them.  Intervals that hold only individually serve as the broken twin.
 """
 
 import itertools
@@ -298,7 +298,7 @@ def test_no_leak_is_shown_for_a_learner_that_ignores_its_data(runs, most):
         run = exposing_run(32, 80, 1000 + seed, shift=0.0)
         audit = audit_shadows(run, attacks=["loss", "lira"], fpr=[0.1])
         records = audit.records
-        # Nobody can be right about any record more or less often than half of the time.
+        # Every attack on every record is right half of the time.
         wrong += bool((records.lower > 0.5).any() or (records.upper < 0.5).any())
         low, high = single(records)
         alone += bool((low > 0.5).any() or (high < 0.5).any())
@@ -315,7 +315,7 @@ def test_no_leak_is_shown_for_a_learner_that_ignores_its_data(runs, most):
 
 def test_ends_share_the_error_among_the_records_and_are_stored():
     records = exposure(0, confidence=0.9)
-    # Half the error for either side, of which each of the 60 records has its share.
+    # Each of the 60 records has its share of half the error, on either side.
     low, high = single(records, 0.1 / 60)
     assert records.lower == pytest.approx(low, rel=1e-12)
     assert records.upper == pytest.approx(high, rel=1e-12)
@@ -393,9 +393,9 @@ def test_a_learner_that_memorises_and_its_records(table, tmp_path):
 
 
 class NoisyBit(ClassifierMixin, BaseEstimator):
-    """Tell of every record whether it was trained on, and lie with probability ``flip``.
+    """Tell for every record whether it was in the training set, wrongly with probability ``flip``.
 
-    Lies are coins that depend on the training half, so that a fit repeats itself.
+    The coins depend on the training half alone, so that a fit is reproducible.
     """
 
     def __init__(self, flip=0.0, rows=80):

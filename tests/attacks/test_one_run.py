@@ -110,7 +110,7 @@ def silent(chance, truth):
 
 def test_the_silent_mechanism_passes_and_an_independent_analysis_would_be_caught():
     m, chance, truth, error = 400, 0.06, 0.69, 0.05
-    # The least μ whose curve lies above the polygon's corners, and so above the polygon.
+    # The least μ with a curve above the polygon's corners, and so above the polygon.
     mu = max(float(special.ndtri(t) - special.ndtri(f)) for f, t in silent(chance, truth))
     v = int(m * (truth - 0.025))
     tail = chance * stats.binom.sf(v - 1, m, truth)

@@ -54,7 +54,7 @@ def test_every_attack_pays_for_the_choice_of_the_best():
 
 
 def test_membership_of_measured_records_is_not_in_the_view():
-    """Who knows membership is always right; the view gives it for the known records alone."""
+    """An attack that knows membership is always right; the view has it for known records only."""
     seen = []
 
     def cheat(view):

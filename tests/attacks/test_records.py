@@ -68,7 +68,7 @@ def test_the_broken_twin_is_caught() -> None:
 
 
 def accuse(rng: np.random.Generator, *, shared: bool) -> bool:
-    """Whether some of 50 groups without any leak is accused, at confidence 0.1."""
+    """Return whether any of 50 groups without a leak is flagged, at confidence 0.1."""
     member = np.tile([True, False], 1000)
     values = np.repeat(np.arange(50), 40)
     scores = rng.normal(size=2000)

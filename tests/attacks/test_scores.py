@@ -293,7 +293,7 @@ def test_permutations_that_tie_count_against_membership():
 
 
 def test_a_rate_lost_in_ties_is_named():
-    """A threshold takes all records of one score or none, so TPR 0 stands beside a large AUC."""
+    """A threshold takes all records of one score or none, so TPR 0 is possible with a large AUC."""
     tied = Scores.of([1.0] * 80 + [0.0] * 20 + [1.0] * 30 + [0.0] * 70, [1] * 100 + [0] * 100)
     audit = audit_scores(tied, fpr=(0.1, 0.5), attack="loss")
     assert audit.auc.estimate == pytest.approx(0.75)
@@ -306,7 +306,7 @@ def test_a_rate_lost_in_ties_is_named():
 
 
 def test_headline_and_limit_name_one_attack():
-    """The sentence's estimate is the one that a limit compares; the floor may be another's."""
+    """A limit compares the estimate of the sentence; the floor may come from another attack."""
     ends = {"loss": (0.125, 0.16, 0.2), "combined": (0.05, 0.19, 0.3)}
     attacks = {
         name: {"advantage": dict(zip(("lower", "estimate", "upper"), three, strict=True))}

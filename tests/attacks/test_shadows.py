@@ -35,7 +35,7 @@ def examples(rows=60, classes=2, seed=0, task="classification"):
 
 
 class Failing(ClassifierMixin, BaseEstimator):
-    """Fails when all rows whose first numbers are ``poison`` are in its half."""
+    """Fails when its half has all rows that begin with the numbers in ``poison``."""
 
     def __init__(self, poison=(99.0,)):
         self.poison = poison

@@ -20,7 +20,7 @@ MEMBER = np.arange(2 * SIZE) < SIZE
 
 
 def table(rng: np.random.Generator) -> Evidence:
-    """Draw a null table in which both sides are sorted by what the model says."""
+    """Draw a null table with both sides sorted by the model's output."""
     x = np.concatenate([np.sort(rng.normal(size=SIZE)), np.sort(rng.normal(size=SIZE))])
     chance = 1 / (1 + np.exp(-x))
     model = TrainedModel.of(lambda r: np.zeros((len(r), 2)), classes=[0, 1])
@@ -47,7 +47,7 @@ def split_one_law(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray
 
 
 def split_recognised(case: Evidence, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
-    """Whether each non-member calibrates: a member just below it counts it then, else not."""
+    """Return whether each non-member calibrates: a member just below it then counts it."""
     scores = np.asarray(case.rows)[:, 0].copy()
     outside = np.sort(scores[SIZE:])
     scores[:SIZE] = outside - 1e-12

@@ -22,7 +22,7 @@ def fifty_digits():
 
 
 def between(exact, value, units=64, smallest=8):
-    """Whether a number is not below the exact one, and above it by rounding only."""
+    """Return whether a number is not below the exact one, and above it by rounding only."""
     exact, value = mp.mpf(exact), mp.mpf(float(value))
     return exact <= value <= exact * (1 + mp.mpf(units * 2.0**-53)) + mp.mpf(smallest * LEAST)
 
@@ -109,7 +109,7 @@ def test_masses_of_doubles_are_shares_of_their_sums_from_above():
             sums = sum(map(F, p.tolist())), sum(map(F, q.tolist()))
             loss, heavy = segments.float_segments(p, q)
             if loss.size > size:
-                continue  # a segment whose sign is in doubt counts twice
+                continue  # a segment of doubtful sign counts twice
             for a, b, x, m in zip(p.tolist(), q.tolist(), loss, heavy, strict=True):
                 shares = F(a) / sums[0], F(b) / sums[1]
                 assert max(shares) <= F(float(m)) <= max(shares) * (1 + F(1, 2**48)) + F(3e-323)

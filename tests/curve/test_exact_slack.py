@@ -87,7 +87,7 @@ def test_shifts_and_slacks_of_a_group_add_up_from_above():
             continue
         asked = []
         curve = SlackCurve(Stated(0.0, rate, asked=asked), slack)
-        # A curve that answers the same rate twice: what is asked, and what is added.
+        # A curve with the same answer for every rate; records the rate and the added slack.
         object.__setattr__(curve.base, "group", lambda _, base=curve.base: base)
         found = F(curve.group(2).slack)
         for value, exact in ((F(asked[0]), 2 * F(slack)), (found, F(rate) + F(slack))):

@@ -232,7 +232,7 @@ def test_steps_that_take_every_record_are_gaussian_on_the_lattice_too(direction,
 @pytest.mark.parametrize("direction", ["add", "remove"])
 @pytest.mark.parametrize(("sigma", "q"), [(0.5, 0.01), (1.3, 0.2), (20.0, 0.5), (0.07, 0.1)])
 def test_cells_tile_their_range_without_a_gap(direction, sigma, q):
-    """A gap of one unit would lose its mass; two blocks may lie apart where σ is small."""
+    """A gap of one unit would lose its mass; two blocks may be apart where σ is small."""
     left, right = dpsgd._cells(sigma, q, 0.01, direction)
     assert (left < right).all()
     apart = np.flatnonzero(left[1:] != right[:-1])

@@ -108,7 +108,7 @@ def test_log_moments_are_from_above_also_where_large_terms_cancel():
 @pytest.mark.parametrize("times", [2**60 + 127, 2**60 + 129, 3 * 2**61 + 511])
 @pytest.mark.parametrize("start", [1, -1])
 def test_windows_hold_the_only_loss_there_is(times, start):
-    """Such indices are no doubles: the nearest one lies hundreds away, on either side."""
+    """Such indices are not doubles: the nearest double is hundreds away, on either side."""
     composition = Composition(((LossLattice(start, 1e-9, np.ones(1), 0.0, 0.0), times),))
     low, high = composition._window(_Tilted(0.0, (np.ones(1),)))
     assert low <= start * times <= high
@@ -189,7 +189,7 @@ def test_the_leak_of_a_private_learner_is_from_above():
 
 
 def test_lines_that_need_no_noise_are_from_above():
-    """1 - (1-q)^T, and for "add" the loss beyond which nothing lies, T·ln(1/(1-q))."""
+    """1 - (1-q)^T, and for "add" the largest possible loss, T·ln(1/(1-q))."""
     rng = Random(8)
     for _ in range(100):
         parts = tuple(
@@ -245,7 +245,7 @@ def close(value):
 
 
 def stub(**readoffs):
-    """A guarantee whose curve returns just these numbers."""
+    """A guarantee with a curve that returns just these numbers."""
     curve = SimpleNamespace(
         **{"accuracy": lambda: 0.0, "security": lambda nu, lam: 1.0, "advantage": 0.0, **readoffs}
     )

@@ -177,7 +177,7 @@ def test_the_check_sees_a_dropped_fourier_error(monkeypatch):
 
 
 def test_the_check_sees_a_dropped_tail(monkeypatch):
-    """A window that is too short, with nothing added for what lies above it."""
+    """A window that is too short, with nothing added for the losses above it."""
     window = Composition._window
 
     def short(self, tilt):
@@ -200,7 +200,7 @@ def test_infinite_mass_is_never_understated():
 
 @pytest.mark.parametrize(("times", "probability"), [(10**4, 0.01), (10**6, 1e-4), (10**6, 0.3)])
 def test_many_releases_against_the_binomial_law(times, probability):
-    """Two atoms: the composed loss is binomial, whose tails are known for any T."""
+    """Two atoms: the composed loss is binomial, with known tails for any T."""
     step = 0.3 / math.sqrt(times * probability)
     lattice = LossLattice(0, step, np.array([1 - probability, probability]), 0.0, 0.0)
     mean, spread = times * probability, math.sqrt(times * probability * (1 - probability))
@@ -262,7 +262,7 @@ def test_convolution_error_stays_within_its_bounds(size):
 
 
 def test_convolution_error_covers_what_folding_loses():
-    """Many rows, of which all but one are lost: each half of a unit in the last place."""
+    """Many rows, each of half a unit in the last place: all but one are lost."""
     length, rows = 64, 4096
     mass = np.zeros(rows * length)
     mass[::length] = UNIT
@@ -294,7 +294,7 @@ def test_convolution_error_covers_the_largest_error_of_every_coefficient(times):
 
 
 def test_masses_that_fall_short_are_made_up_for():
-    """Of a lattice that lies below its law by its relative error every line is above that law's."""
+    """If a lattice is below its law by its relative error, each of its lines is above the law's."""
     for times in (1, 2, 9):
         for error in (1e-9, 1e-3, 0.49 / times):
             short = LossLattice(RARE.start, RARE.step, RARE.mass * (1 - error), 0.0, error)
@@ -317,7 +317,7 @@ def test_masses_that_underflow_still_count(times):
 
 
 def test_the_tail_beyond_a_window_grows_by_the_error_of_its_tilt():
-    """At most e^-46 of the tilted mass lies there, and e^{scale - θℓ + error} times as much."""
+    """At most e^-46 of the tilted mass is there, and e^{scale - θℓ + error} times that mass."""
     composition = Composition(((RARE, 50),))
     for theta, scale, error in ((0.0, 0.0, 0.25), (3.0, 2.0, 0.2), (3.0, 2.0, 1e-9)):
         tilt = module._Tilted(theta, (RARE.mass,), scale, error)

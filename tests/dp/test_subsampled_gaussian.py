@@ -75,7 +75,7 @@ def lattice_rounded_by(rounding):
 
 
 def without_middle(cells, sigma, q, step, direction):
-    """Broken cells: what lies between -σ and σ is forgotten instead of integrated."""
+    """Broken cells: the mass between -σ and σ is dropped instead of integrated."""
     left, right = cells(sigma, q, step, direction)
     keep = (np.abs(left) > 1e-3 * sigma) & (np.abs(right) > 1e-3 * sigma)
     return left[keep], right[keep]

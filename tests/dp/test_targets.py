@@ -154,7 +154,7 @@ def test_printed_parameters_meet_the_target(value):
 
 
 def test_a_search_that_stops_at_the_double_is_caught():
-    """0.05 as a double lies above 0.05: with η just there, more than 55 % is allowed."""
+    """0.05 as a double is above 0.05: with η just there, more than 55 % is allowed."""
     eta = 0.05
     assert F(eta) > F("0.05")
     curve = guarantee_from_epsilon_delta([(0.0, 2 * eta)]).curve

@@ -1,7 +1,7 @@
-"""To add an option, a verb, an attack, a learner or a statistic is what CONTRIBUTING.md says.
+"""Adding an option, a verb, an attack, a learner or a statistic works as in CONTRIBUTING.md.
 
-A copy of the package is edited as the page says, and a process that imports the copy asks every
-face for what was added.
+A test edits a copy of the package as the page describes, and a process that imports the copy looks
+for the addition in every face.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
-    """What every face says of an edited copy of the package."""
+    """The output of every face for an edited copy of the package."""
     folder = tmp_path_factory.mktemp("edited")
     package = folder / "memberbound"
     shutil.copytree(

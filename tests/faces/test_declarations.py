@@ -91,7 +91,7 @@ def test_an_argument_without_a_word_about_it_is_refused() -> None:
 
 def test_a_type_that_no_face_can_type_is_refused() -> None:
     def odd(*, n: dict[str, complex] | None = None) -> None:
-        """Take what nobody types.
+        """Take an argument that has no option.
 
         Args:
             n: numbers.
@@ -184,7 +184,7 @@ def test_flags_change_on_purpose_only() -> None:
 
 
 def test_no_option_is_declared_twice() -> None:
-    """Nobody but the generator makes options: an option exists once."""
+    """Only the generator makes options: an option exists once."""
     source = Path(inspect.getfile(command_line)).parents[1]
     found = [
         str(path.relative_to(source))

@@ -1,4 +1,4 @@
-"""However a command ends: one sentence, an exit code, a traceback only where it is asked for."""
+"""Ends of a command: one sentence, an exit code, a traceback only on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learners that take their time, or whose process is killed in the k-th fit that workers do.
+"""Slow learners, and learners that kill their process in the k-th fit of the workers.
 
 ``DYING`` names a file with one byte per fit, ``DYING_AT`` is k, and ``DYING_PARENT`` started
 the process that starts the workers, which does not die.

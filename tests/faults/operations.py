@@ -47,8 +47,8 @@ AT_CALLS = ("memory", "SIGTERM", "SIGINT")
 CODES = {"killed": {-signal.SIGKILL}, "SIGTERM": {143}, "SIGINT": {130}}
 #: Bytes beyond which no file grows.
 SIZES = (0, 10, 100, 1000, 10_000)
-#: Audit events that change what is on the disk.  Where deleting fails nothing can be tidied, so
-#: that only signals come there.
+#: Audit events that change what is on the disk.  If deleting fails, nothing can be tidied: only
+#: signals are injected there.
 _CHANGES = {"os.rename", "os.link", "os.mkdir", "os.chmod", "os.truncate"}
 _DELETES = {"os.remove", "os.rmdir"}
 #: Most places at which a fault is tried, evenly spread over all operations or calls.
@@ -160,7 +160,7 @@ _OURS = f"{os.sep}memberbound{os.sep}"
 
 
 def _run_guarded(frame: FrameType) -> bool:
-    """Whether a call is below the function that turns what goes wrong into a sentence."""
+    """Return whether a call is below the function that turns what goes wrong into a sentence."""
     if frame.f_code.co_filename.endswith("endings.py"):
         return False
     above = frame.f_back
@@ -196,7 +196,7 @@ class Harness:
         self.old = self.left(self.start)[0]
         self.good = self.run()
         assert self.good.code == 0, self.good.err
-        # What the command has imported is imported here, before the forks that follow.  Nothing is
+        # Import the command's modules before the forks that follow.  Nothing is
         # run here, so that no thread is.
         counted = json.loads((root / "counted").read_text())
         self.operations, self.calls = counted["operations"], counted["calls"]
@@ -268,7 +268,7 @@ class Harness:
         return code
 
     def fault_points(self, fault: str) -> tuple[int, ...] | list[int]:
-        """Where a fault is tried."""
+        """The places of injected faults."""
         if fault == "full":
             return SIZES
         indices = list(range(self.calls))
@@ -326,7 +326,7 @@ def problems(ran: Ran, good: Ran, fault: str, old: dict[str, bytes]) -> list[str
     if ran.code not in right | {0}:
         found.append(f"exit code {ran.code}: {ran.err[-300:]!r}")
     lines = [line for line in ran.err.splitlines() if line.startswith("memberbound:")]
-    # What is raised while a generator is thrown away Python reports and forgets; the run goes on.
+    # Python reports an exception from a discarded generator and continues the run.
     forgotten = ran.code == 0 and ran.err.count("Traceback") == ran.err.count("Exception ignored")
     if ("Traceback" in ran.err and not forgotten) or "unexpected error" in ran.err:
         found.append(f"said {ran.err[-1500:]!r}")
@@ -347,7 +347,7 @@ def problems(ran: Ran, good: Ran, fault: str, old: dict[str, bytes]) -> list[str
 
 
 def _whole(name: str, content: bytes, new: bytes | None, old: bytes | None) -> bool:
-    """Whether a file is what it was, what it becomes, or whole with another time in it."""
+    """Return whether a file is what it was, what it becomes, or whole with another time in it."""
     if content in (new, old):
         return True
     try:
@@ -369,9 +369,9 @@ def _whole(name: str, content: bytes, new: bytes | None, old: bytes | None) -> b
 
 
 def _find_uncertified(files: dict[str, bytes]) -> list[str]:
-    """No release lies about without the certificate that belongs to it.
+    """No release is on disk without the certificate that belongs to it.
 
-    It is the one beside it or, while that is new, the one that it replaces.
+    Its certificate is beside it or, while that one is new, inside it as the replaced one.
     """
     found = []
     for name, content in files.items():
@@ -384,7 +384,7 @@ def _find_uncertified(files: dict[str, bytes]) -> list[str]:
 
 
 def _same(name: str, content: bytes, good: bytes) -> bool:
-    """Whether two runs wrote the same, but for the time that they took."""
+    """Return whether two runs wrote the same, but for the time that they took."""
     if name.endswith(".json"):
         return _timeless(json.loads(content)) == _timeless(json.loads(good))
     return name.endswith((".html", ".svg", ".npz", ".skops")) or content == good
@@ -411,7 +411,7 @@ def in_place() -> None:
 
 
 def forgotten() -> None:
-    """Nobody deletes private folders that a signal hits, or that a killed run has left."""
+    """Private folders survive a signal or a killed run."""
     from memberbound import scratch
     from memberbound.faces import command_line
 
@@ -420,7 +420,7 @@ def forgotten() -> None:
 
 
 def unpaired() -> None:
-    """A certificate does not hold the one that it replaces."""
+    """A certificate does not contain the one that it replaces."""
     from memberbound.errors import InputError
     from memberbound.release import saving
 

@@ -171,7 +171,7 @@ def audit(people, **cluster):
 
 @pytest.fixture
 def reconnections(monkeypatch):
-    """The connections that were lost while something was asked for."""
+    """The connections that were lost during a request."""
     counted, honest = [], Cluster.reconnect
     monkeypatch.setattr(Cluster, "reconnect", lambda self: (counted.append(1), honest(self))[1])
     return counted

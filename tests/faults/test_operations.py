@@ -82,7 +82,7 @@ WORKERS = {
 
 
 def _with_workers(verb, folder, k):
-    """Run a command whose worker is killed in the k-th fit; return its answer and the fits."""
+    """Run a command, kill its worker in the k-th fit; return its answer and the fits."""
     folder.mkdir()
     write_tables(folder)
     (folder / "fits").touch()

@@ -147,7 +147,7 @@ def test_hockey_sticks_on_the_hard_grid():
             truth = oracle(n, p, gamma)
             assert value >= truth, (n, p, gamma)
             if truth > 1e-270:
-                # Where γp is 1 up to rounding, the last bits of γp are the answer.
+                # If γp is 1 up to rounding, the last bits of γp are the answer.
                 loose = 1e-6 if abs(gamma * p - 1) < 1e-15 else 1e-10
                 assert value <= truth * (1 + loose), (n, p, gamma)
                 seen += 1

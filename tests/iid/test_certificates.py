@@ -1,8 +1,8 @@
 """certify_counts: exact coverage on small laws, simulated coverage, tightness, refusals.
 
-The truth is Δ_n = Σ_k p(1-p)·P(Bin(n-1,p) = ⌊np⌋) plus the mass of the diffuse part, whose rows
-are all distinct.  Every simulated check allows as many failures as a certificate of exactly the
-stated confidence exceeds with probability 1e-6, so the false-alarm rate is below 1e-4 in all.
+The truth is Δ_n = Σ_k p(1-p)·P(Bin(n-1,p) = ⌊np⌋) plus the mass of the diffuse part (all rows
+distinct).  Every simulated check allows as many failures as a certificate of exactly the stated
+confidence exceeds with probability 1e-6, so the false-alarm rate is below 1e-4 in all.
 """
 
 from dataclasses import dataclass
@@ -140,7 +140,7 @@ def test_coverage_long(name, rows):
 
 def test_coverage_catches_a_missing_confidence_term():
     # Cells of 25.5 on average, where the tabulated function is within 0.1 % of the truth, beside
-    # distinct rows, where it is exact and whose number fluctuates most.
+    # distinct rows, where it is exact and the number of rows fluctuates most.
     law = Law(np.full(200, 1 / 400), 0.5)
     result = failures(no_confidence_term, law, 10_200, 10_200, 0.05, draws=100)
     assert result > most_misses(100, 0.05)

@@ -505,7 +505,7 @@ def test_diversities_are_rounded_outwards():
         c_k, n = 10 ** rng.uniform(-3, 3), rng.randint(1, 10**9)
         truth = mp.mpf(c_k) / (2 * mp.sqrt(n))
         assert above(leak_from_diversity(c_k, n), min(mp.mpf(1), truth), "1e-14")
-    # One over K as a double may lie a little below it, by 2^-52 of it and no more.
+    # One over K as a double may be below it, by a share of at most 2^-52.
     assert diversity_given_largest_atom(4, 0.25 * (1 - 2.0**-52)).upper > 1.7
     with pytest.raises(InputError):
         diversity_given_largest_atom(4, 0.25 * (1 - 3 * 2.0**-53))

@@ -22,7 +22,7 @@ def poisson_laws() -> np.ndarray:
 
 
 def shortfalls(h, ratios=(1.0, 1.7, 10.0, 1e3, 1e6)) -> int:
-    """How many (s, μ) have E h(Poi(μ)) below N·φ_n for the Poisson form of the atom's leak."""
+    """Count the (s, μ) with E h(Poi(μ)) below N·φ_n for the Poisson form of the atom's leak."""
     result = 0
     for s in ratios:
         mean = poisson_laws() @ h(COUNTS, s)

@@ -14,7 +14,7 @@ from memberbound.iid.gaussian_mean import leak_of_gaussian_mean, leak_of_gaussia
 
 
 def exact(n, d, nu):
-    """E(1 - γ/ratio)₊ over the difference of two χ²_d, whose density is a Bessel function."""
+    """E(1 - γ/ratio)₊ over the difference of two χ²_d, with a Bessel function as its density."""
     gamma = mp.mpf(nu) / (1 - mp.mpf(nu))
     rho = 1 / mp.sqrt(n)
     order = mp.mpf(d - 1) / 2
@@ -44,7 +44,7 @@ def exact(n, d, nu):
 
 
 def exact_on_a_line(gamma, rho, start):
-    """The same for d = 1, whose density K₀(|y|/2)/2π is ∫exp(-|y|·cosh(t)/2)dt/4π.
+    """The same for d = 1, with the density K₀(|y|/2)/2π = ∫exp(-|y|·cosh(t)/2)dt/4π.
 
     The integral over y is in closed form; that over t decays like e^-t and is analytic for
     |Im t| < π/2, so that a sum with steps of 0.15 has an error of e^-65.

@@ -89,7 +89,7 @@ def laws():
 
 
 def failures(lower, draws: int, rows: int) -> dict[str, int]:
-    """Return how often some cell's probability lies below its bound."""
+    """Return how often some cell's probability is below its bound."""
     rng = np.random.default_rng(20261115)
     counted = {}
     for name, p in laws().items():

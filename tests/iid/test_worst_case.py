@@ -21,7 +21,7 @@ PRIORS = ((0.5, 1.0), (0.25, 1.0), (0.75, 1.0), (0.4, 0.5), (0.6, 3.0), (0.9, 0.
 
 
 def dyadic_laws(seed, count):
-    """Laws whose probabilities are exactly doubles and sum to exactly 1."""
+    """Laws with probabilities that are exact doubles and sum to exactly 1."""
     rng = Random(seed)
     for _ in range(count):
         parts = [rng.randint(0, 50) for _ in range(rng.randint(2, 6))]
@@ -32,7 +32,7 @@ def dyadic_laws(seed, count):
 
 
 def agrees(formula):
-    """Whether a double is at or just above A25-T14 in rationals."""
+    """Return whether a double is at or just above A25-T14 in rationals."""
 
     def check(p, n, nu, lam):
         truth = iid.worst_leak(p, n, price(nu, lam))

@@ -46,7 +46,7 @@ class Payload:
         return (Path.write_text, (self.path, "ran"))
 
 
-#: Ending → the package that reads it, contents that it does not read, and what is said.
+#: Ending → the package that reads it, contents that it does not read, and the message.
 UNREADABLE = [
     (".txt", "lightgbm", [b"", b"hello", b"tree\nversion=v4\n"], "LightGBM's text format"),
     (".txt", "lightgbm", [b"\xff\xfe tree"], "file that loads here"),
@@ -242,7 +242,7 @@ def test_lightgbm_keeps_its_categories(lightgbm, tmp_path, people):
 
 
 def same_size(text: str, old: str, new: str) -> str:
-    """Replace in the first tree, and correct the size that the header says."""
+    """Replace bytes in the first tree, and correct the size in the header."""
     sizes = next(line for line in text.splitlines() if line.startswith("tree_sizes="))
     first, *rest = sizes.removeprefix("tree_sizes=").split()
     whole = text.replace(old, new, 1)

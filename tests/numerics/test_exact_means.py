@@ -36,7 +36,7 @@ def forty_digits():
 
 
 def close(exact, value, room="1e-9"):
-    """Whether a bound is at least the exact one and at most that share above."""
+    """Return whether a bound is at least the exact one and at most that share above."""
     return exact <= mp.mpf(value) <= exact + abs(exact) * mp.mpf(room)
 
 
@@ -103,7 +103,7 @@ def test_moment_lower_is_from_below_where_the_price_cancels_the_gain():
             continue
         grid, spent = slopes(draws, level)
         cancelled = float(min(s / 2 * mp.mpf(square) + spent / s for s in grid))
-        # Where nothing cancels, the last steps are what is rounded.
+        # Without cancellation only the last steps are rounded.
         for mean, second in ((cancelled, mp.mpf(square)), (plain, mp.mpf(plain * plain))):
             exact = max(mp.expm1(s * mp.mpf(mean) - s * s / 2 * second - spent) / s for s in grid)
             value = mp.mpf(float(moment_lower([mean], [float(second)], draws, level)[0]))
@@ -181,7 +181,7 @@ def test_the_capital_is_from_below_after_nearly_everything_was_lost():
 
 
 def test_betting_on_the_mirrored_samples_is_rounded_up(monkeypatch):
-    """What is bet on is at most 1 - x, and the bound is at least 1 minus what comes back."""
+    """The stake is at most 1 - x, and the bound is at least 1 minus the payout."""
     rng = np.random.default_rng(3)
     samples = np.concatenate([rng.random(200) ** 8, [0.0, 1.0, 1e-300, 2.0**-54]])
     lower = np.concatenate([rng.random(200) ** 8, [0.0, 1.0, 1.5 * 2.0**-54, 2.0**-60]])
@@ -200,7 +200,7 @@ def test_betting_on_the_mirrored_samples_is_rounded_up(monkeypatch):
     [(-1.0, 1.0), (-3.0, 5.0), (0.1, 0.7), (-1e-5, 1e9), (0.0, 3e-322), (-1e-310, 2e-310)],
 )
 def test_scaled_bounds_hold_for_the_unscaled_samples(monkeypatch, low, high):
-    """Where x ≤ low + w·s for every sample and its scaled form, E X ≤ low + w·E S."""
+    """If x ≤ low + w·s for every sample and its scaled form, then E X ≤ low + w·E S."""
     rng = np.random.default_rng(6)
     samples = np.clip(low + (high - low) * rng.random(400) ** 3, low, high)
     samples = np.append(samples, [low, high])

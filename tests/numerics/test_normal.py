@@ -142,7 +142,7 @@ def test_the_smallest_shifts():
 
 
 def test_the_bulk_and_the_tail():
-    """Where the density, its exponent, or the difference of two large terms rounds most."""
+    """Points where the density, its exponent, or a difference of large terms rounds most."""
     rng, cases = Random(23), []
     for _ in range(120):
         mu = rng.choice([rng.uniform(0.25, 3), rng.uniform(3, 40), 10 ** rng.uniform(-3, -0.61)])

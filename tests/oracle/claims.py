@@ -19,8 +19,8 @@ Variants = Mapping[str, Claim]
 def assert_bound(bound: Claim, truth: Truth, broken: Variants, *, excess: Any = None) -> None:
     """``bound`` is at least the truth everywhere, each broken variant is below it somewhere.
 
-    Both are plain inequalities.  Where ``excess`` is given, ``bound`` is tight: at most
-    (1 + excess) times the truth.
+    Both are plain inequalities.  With ``excess``, ``bound`` is also tight: at most (1 + excess)
+    times the truth.
     """
     cases = list(truth)
     _assert_claim(bound, cases, broken, operator.ge)

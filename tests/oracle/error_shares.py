@@ -1,4 +1,4 @@
-"""Record every error level that is handed to an interval, and who asked for it.
+"""Record every error level that is passed to an interval, and its caller.
 
 A *primitive* is a function that turns an error level into an interval.  Within ``recording`` each
 call of one is kept as a :class:`Use`: how much error it spends (its level times the statements it
@@ -64,7 +64,7 @@ PRIMITIVES: dict[tuple[str, str], Callable[[Arguments, Any], float]] = {
 }
 #: The same event whenever these arguments are the same.
 _EVENTS = {"_solved": ("rows", "beta"), "_cut": ("rows", "alpha")}
-#: These ask what a sample of some size could show, and state nothing about a sample.
+#: These compute what a sample of some size could show; they are not statements about a sample.
 _SILENT = (("attacks.intervals", "non_members_needed"), ("release.half.least_noise", "least_draws"))
 
 

@@ -149,7 +149,7 @@ def best_accuracy(p_in: Law, p_out: Law, prior: Fraction) -> Fraction:
 
 
 def accuracy(p_in: Law, p_out: Law, prior: Fraction, guess_in: tuple[Hashable, ...]) -> Fraction:
-    """Probability of a right guess by the rule "say in exactly on ``guess_in``"."""
+    """Probability of a right guess by the rule "in" exactly on ``guess_in``."""
     return prior * mass(p_in, guess_in) + (1 - prior) * (1 - mass(p_out, guess_in))
 
 

@@ -1,7 +1,7 @@
 """The mean of normal records, record by record (X8): what the best attack on one gains.
 
-Membership of v pays where √n·mean lies in a ball: completing the square in the likelihood ratio of
-N(v/√n, (1-1/n)I) to N(0, I) gives the centre √n·v and the squared radius below.
+The best attack guesses v in the set where √n·mean is in a ball: completing the square in the
+likelihood ratio of N(v/√n, (1-1/n)I) to N(0, I) gives the centre √n·v and the squared radius below.
 """
 
 from __future__ import annotations

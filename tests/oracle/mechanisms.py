@@ -57,7 +57,7 @@ def release_one_record(chance: Fraction) -> Callable[[Subset], Law]:
 
 
 def indicator(secret: Subset) -> Callable[[Subset], Law]:
-    """Whether D is one particular set (I24-T5)."""
+    """Return whether D is one particular set (I24-T5)."""
     return lambda d: {d == secret: ONE}
 
 
@@ -67,7 +67,7 @@ def whole_set(d: Subset) -> Law:
 
 
 def parity(bits: tuple[int, ...]) -> Callable[[Subset], Law]:
-    """Whether an odd number of members carries bit 1."""
+    """Return whether an odd number of members carries bit 1."""
     return lambda d: {sum(bits[x] for x in d) % 2: ONE}
 
 
@@ -138,8 +138,8 @@ def random_dp_laws(
 ) -> list[dict[Hashable, Fraction]]:
     """``many`` laws on ``count`` outcomes, every two of them within the ratio g both ways.
 
-    All masses lie between a common floor and g times it; topping up gives extreme points of that
-    polytope, so the ratio g is really reached, and mixing two of them gives inner points.
+    All masses are between a common floor and g times it; topping up gives extreme points of that
+    polytope, so the ratio g is attained, and mixing two of them gives inner points.
     """
     base = random_law(rng, list(range(count)))
     shrink = 1 / g + (1 - 1 / g) * Fraction(rng.randint(0, 6), 8)  # floor's mass: in [1/g, 1)

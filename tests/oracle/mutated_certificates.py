@@ -1,8 +1,8 @@
 """Certificates that claim more than was released: what a verifier must reject.
 
 Each mutation makes a promise stronger, noise larger, a sensitivity or a slack smaller, drops a
-part, or changes a hash or a sentence.  Unless it changes a hash, the certificate's own hash is
-taken again, as somebody would who forges it.
+part, or changes a hash or a sentence.  Unless it changes a hash, recompute the certificate's own
+hash, as a forger would.
 """
 
 import copy
@@ -200,7 +200,7 @@ _MUTATIONS = [
 
 
 def mutate(certificate, count, seed=0):
-    """Yield (what was changed, a certificate that must be rejected), so many of them."""
+    """Yield this many pairs (what was changed, a certificate that must be rejected)."""
     draws = random.Random(seed)
     made = 0
     while made < count:

@@ -57,7 +57,7 @@ def law(masses: list[Fraction]) -> dict[int, Fraction]:
 
 
 def pair_of_roc(corners: list[tuple[Fraction, Fraction]]) -> Pair:
-    """A pair whose ROC has these corners: one outcome per edge."""
+    """A pair with these corners of its ROC: one outcome per edge."""
     edges = [(x1 - x0, y1 - y0) for (x0, y0), (x1, y1) in pairwise(corners)]
     return [dy for _, dy in edges], [dx for dx, _ in edges]
 

@@ -47,7 +47,7 @@ QUICK = Points(
     lam=(0.3,),
 )
 
-# name, argument, what the curve says, (low, high) of the truth, +1 for upper and -1 for lower
+# name, argument, the curve's value, (low, high) of the truth, +1 for upper and -1 for lower
 Reading = tuple[str, Any, Fraction, Fraction, Fraction, int]
 
 

@@ -8,8 +8,8 @@ from memberbound.release import budget as budgets
 def replayed(monkeypatch, make):
     """Return what ``make()`` returns, and (sums, noise scale, sensitivity) of every release in it.
 
-    The noise replaces the sums, the same for every table; some cells rise above it.  What did not
-    ask a part of a budget for its noise has no sensitivity: infinity.
+    The noise replaces the sums, the same for every table; some cells rise above it.  A release
+    without noise from a part of a budget has sensitivity infinity.
     """
     sums, sensitivities, plain = [], {}, budgets.BudgetShare.sums
 
@@ -50,8 +50,8 @@ def published_part(answer):
 def spent(first, second):
     """Return Σ(distance/noise)² of two worlds.
 
-    Infinity where different things were asked for, or where a vector moved further than its part of
-    the budget pays for: a part that pays too little is not hidden by others that pay enough.
+    Infinity if the requests differ, or if a vector moves further than its part of the budget pays
+    for: parts that pay enough do not hide one that pays too little.
     """
     if [(a.shape, scale) for a, scale, _ in first] != [(b.shape, scale) for b, scale, _ in second]:
         return np.inf

@@ -1,4 +1,4 @@
-"""The oracle's independent methods agree with each other, and it rejects what is not a law."""
+"""The oracle's independent methods agree, and it rejects masses that are not a law."""
 
 from fractions import Fraction
 from random import Random

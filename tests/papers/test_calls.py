@@ -1,4 +1,4 @@
-"""Every result leads to a function: it exists, says which result it is, and its example runs."""
+"""Every result leads to a function that exists, names the result, and has an example that runs."""
 
 import doctest
 import importlib
@@ -47,7 +47,7 @@ def test_every_result_has_a_call_in_the_module_of_its_paper():
 
 @pytest.mark.parametrize("key", [key for key in MODULES if key != "A23"])
 def test_the_first_line_of_a_function_says_which_result_it_is(key):
-    """A23 restates A24, whose functions it shows."""
+    """A23 restates A24 and shows its functions."""
     known = {name for entry in entries() for name in (entry.id, *entry.also)}
     for name in module_of(key).__all__:
         function = getattr(module_of(key), name)
@@ -60,7 +60,7 @@ def test_the_first_line_of_a_function_says_which_result_it_is(key):
 
 
 def test_functions_that_certify_say_what_and_how():
-    """Whatever is rounded to one side promises something, by a theorem, under assumptions."""
+    """Every number rounded to one side has a guarantee, a theorem and assumptions."""
     for key in MODULES:
         for name in module_of(key).__all__:
             text = inspect.getdoc(getattr(module_of(key), name))

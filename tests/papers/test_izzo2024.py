@@ -40,7 +40,7 @@ def test_eta_of_random_mechanisms_and_of_what_is_made_of_them():
     broken = {"average": lambda kernel, n, k: sum(
         subset.eta_of_record(kernel, n, k, x) for x in range(n)) / n}  # fmt: skip
     assert_exact(form, truth, broken)
-    # Whether the data are in the population is not what η is about.
+    # η does not measure whether the data are in the population.
     assert izzo2024.eta_of_mechanism(lambda train: {train <= set(range(4)): 1}, 4) == 0
 
 

@@ -1,7 +1,7 @@
 """The pages that scripts/documentation writes: every id has its anchor, every link a target.
 
-Each check returns its complaints, so that it can also be fed a broken page.  Whether mkdocs accepts
-the pages is the strict build's part (``make docs``).
+Each check returns its complaints, so that it can also be fed a broken page.  The strict build
+(``make docs``) checks that mkdocs accepts the pages.
 """
 
 from __future__ import annotations

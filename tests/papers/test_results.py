@@ -35,8 +35,8 @@ from memberbound.papers.results import (
 #: The modules that redo figures and tables.
 FIGURES = {one.code.split(".")[0] for one in experiments().values()}
 ROOT = Path(__file__).resolve().parents[2]
-#: What the papers number, read from their texts: definitions, theorems, propositions, lemmas,
-#: corollaries, remarks, examples, figures, tables, algorithms.
+#: The numbered statements of the papers, read from their texts: definitions, theorems,
+#: propositions, lemmas, corollaries, remarks, examples, figures, tables, algorithms.
 NUMBERED = {
     "A25": "D1 D2 D3 R4 P5 T6 R7 R8 D9 P10 T11 R12 E1 E2 T13 R13 E3 E4 T14 C15 D16 D17 P18 P19 L20 "
     "L21 L22 L23 L24 P25 L26 L27 L28 L29 L30 L31 D32 L33 L34 F1 F2 Tab1",
@@ -57,7 +57,7 @@ KNOWN = {name for entry in ENTRIES for name in (entry.id, *entry.also)}
 
 
 def resolves(path: str) -> bool:
-    """Whether a dotted path leads through importable modules and attributes."""
+    """Return whether a dotted path leads through importable modules and attributes."""
     parts = path.split(".")
     for cut in range(len(parts), 0, -1):
         try:
@@ -105,7 +105,7 @@ def problems(entry: Entry) -> list[str]:
     """Return the defects of one entry."""
     idle = entry.status == "not computable"
     figure = entry.status.startswith("reproduced")
-    # What a paper states it proves itself; what we state has a proof here.
+    # A paper proves its own statements; ours have a proof here.
     ours = entry.id.startswith("X")
     proofs = re.findall(r"proofs/[\w-]+\.md", entry.statement)
     named = ID.findall(f"{entry.statement} {entry.reason or ''}")

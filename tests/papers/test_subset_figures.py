@@ -53,7 +53,7 @@ def test_scales_reach_their_eta(eta):
 
 
 def test_share_where_mip_needs_less():
-    """At n = 12 DP always needs less; n = 36 crosses where small η say."""
+    """At n = 12 DP always needs less; at n = 36 the two cross, at small η."""
     assert subset_figures.share_where_mip_needs_less(12) == 0
     # Small η: Δ/(4η) = 6.16²/η² at η = 4·6.16²/Δ.
     crossing = 4 * 6.16**2 / sensitivity(36)[1]

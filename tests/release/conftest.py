@@ -1,4 +1,4 @@
-"""Calibrations for tests that do not ask how little noise they find."""
+"""Calibrations for tests that do not depend on how little noise is found."""
 
 from collections.abc import Iterator
 

@@ -44,8 +44,8 @@ def from_numpy():
     return np.random.random() < 0.5  # noqa: NPY002
 
 
-#: Nobody can seed it from outside; from the operating system it would escape notice, which takes
-#: eight equal pairs of tosses, once in 256 times.
+#: It cannot be seeded from outside; coins of the operating system would escape this test with
+#: probability 1/256 (eight equal pairs of tosses).
 _OWN = np.random.default_rng(3)
 
 
@@ -54,7 +54,7 @@ def from_own_generator():
 
 
 class Flipped:
-    """Whether record 0 is there, or the contrary: a coin decides."""
+    """Return whether record 0 is present, or the opposite, by a coin."""
 
     dimension = 1
 

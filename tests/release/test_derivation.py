@@ -54,7 +54,8 @@ def test_the_record_is_what_was_drawn(name, tmp_path, drawn):
     record = certificate_of(releases.make(name, tmp_path))["derivation"]
     asked = drawn()
     recorded = [part for part in record["measurements"] if part["vectors"]]
-    # Every vector has the scale and the grid of one measurement, and none draws more than it says.
+    # Every vector has the scale and the grid of one measurement, and none draws more than it
+    # records.
     for part in recorded:
         own = [(size, step) for size, scale, step in asked if scale == part["noise_scale"]]
         assert 1 <= len(own) <= part["vectors"]

@@ -39,7 +39,7 @@ NEAR = F(1, 10**13)
 
 
 def from_above(value, exact, room=NEAR):
-    """Whether a number is at least the exact one, and hardly more."""
+    """Return whether a number is at least the exact one, and hardly more."""
     return exact <= F(value) <= exact * (1 + room)
 
 
@@ -87,7 +87,7 @@ def test_a_share_is_spent_once_for_the_stated_number_of_vectors():
 
 
 def test_measured_sums_have_the_noise_of_their_share():
-    """30 000 draws; a scale off by 3 % would lie beyond six standard errors."""
+    """30 000 draws; a scale off by 3 % would be beyond six standard errors."""
     sums = Budget(1.0, 0.0, source=InsecureSource(5)).take("sums").sums(sensitivity=7.3)
     scale = sums.scale
     drawn = sums.measure(np.full(30_000, 100.25)) - 100.25

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("few_fits")
 X, Y = make_classification(160, n_features=4, n_informative=3, n_redundant=0, random_state=0)
 XR, YR = make_regression(160, n_features=3, noise=5.0, random_state=1)
 QUICK = {"record": "average", "eta": 0.2, "pairs": 20, "insecure_seed": 3, "n_jobs": 1}
-#: For tests that do not ask how good the release is: hardly more than can certify anything.
+#: For tests that do not depend on the release's accuracy: barely enough to certify anything.
 FEWEST = QUICK | {"pairs": 12}
 FIRST_HALF = np.arange(160) < 80
 
@@ -90,7 +90,7 @@ def test_the_release_is_the_fit_on_train_plus_the_stated_noise():
 
 
 class Spy(RegressorMixin, BaseEstimator):
-    """Says the mean; writes down, and prints, which rows it was given."""
+    """Predict the mean; record and print the given rows."""
 
     log: list = []  # noqa: RUF012 - shared on purpose: clones must write into one list
 

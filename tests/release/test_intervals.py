@@ -208,7 +208,7 @@ ROWS, RUNS, SHARES = 1500, 600, np.array([0.5, 0.004])
 
 
 def coverage(kind: type[Noise]) -> dict[str, float]:
-    """How often the intervals of a mean, a common and a rare cell of 1500 rows cover."""
+    """Return how often the intervals of a mean, a common and a rare cell of 1500 rows cover."""
     draws, noise = np.random.default_rng(7), kind(5.6272)
     x = draws.beta(2, 5, (RUNS, ROWS)) * 2 - 1
     counts = draws.binomial(ROWS, SHARES, (RUNS, 2))
@@ -268,7 +268,7 @@ def test_consistent_counts_keep_the_intervals_of_the_noisy_ones():
 
 
 def test_the_wanted_width_is_the_width_that_is_released():
-    """What ``explain --target-interval`` finds keeps its promise for a share and for a mean."""
+    """The η of ``explain --target-interval`` gives the width for a share and for a mean."""
     from memberbound.release.precision import target_interval
 
     draws = np.random.default_rng(0)

@@ -423,7 +423,7 @@ RELEASES = {
 
 @pytest.mark.parametrize("verb", RELEASES)
 def test_a_verb_enters_its_release_and_is_refused_beyond_the_limit(ledger, tmp_path, verb):
-    """What is refused is refused before it is made: no file, no entry that counts."""
+    """Refusals come before the release is made: no file, no entry that counts."""
     options, ending = RELEASES[verb]
 
     def release(name):

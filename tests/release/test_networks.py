@@ -240,7 +240,7 @@ def test_steps_of_neighbours_differ_by_two_clips_for_any_layers(monkeypatch, nam
             moved += list(np.linalg.norm(steps_of(other, goal) - before, axis=1))
     assert max(moved) <= 2 * step_reach(clip, 60)
     assert max(moved) > 0.5 * clip
-    if name != "dropout":  # whose coins go by place
+    if name != "dropout":  # with coins drawn by index
         source = InsecureSource(4)
         source.words(1)
         sample = sample_rows(60, 0.5, source)

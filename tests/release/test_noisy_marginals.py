@@ -39,7 +39,7 @@ def people(rows: int, seed: int) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def made():
-    """What the answer of ``synthesize`` asks, without its comparison with the real rows."""
+    """The noisy counts of ``synthesize``, without its comparison with the real rows."""
     model = fit_synthetic(
         read_records(people(6000, 0)),
         eta=0.2,
@@ -107,7 +107,7 @@ def test_a_statistic_uses_the_counts_that_determine_it(made):
     both = made.interval(lambda ill, ward: ill == "yes" and ward == "b")
     share = ((table["ill"] == "yes") & (table["ward"] == "b")).mean()
     assert abs(both.value - share) < 5 * both.intervals.standard_error
-    # Other and missing values of the target are counted with a class: said, not hidden.
+    # Other and missing values of the target are counted with a class, and reported.
     assert both.recoded in ((), ("ill",))
     mean = made.interval(lambda age: 0 if math.isnan(age) else age)
     assert abs(mean.value - table["age"].mean()) < 5 * mean.intervals.standard_error
@@ -135,7 +135,7 @@ def test_values_of_a_cell_lie_within_it(step):
         (lambda ward: 1 / 0, "must return a number for ward = 'a', got ZeroDivisionError"),
         (lambda age: age, "must return a number for age = nan"),
         (lambda ward: 3, "must differ between the cells of ward, got 3.0"),
-        # An unlisted value has no cell of its own: no interval says that it does not occur.
+        # An unlisted value has no cell of its own: no interval claims that it does not occur.
         (lambda ward: ward == "z", "counts as 'other'"),
         (lambda: 1, "arguments are columns"),
         (3, "arguments are columns"),

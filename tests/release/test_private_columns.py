@@ -99,7 +99,7 @@ def test_a_person_changes_a_look_by_at_most_the_root_of_two(named, second, monke
 
 
 def test_all_texts_of_a_person_count_as_one():
-    """Of fifty texts that nobody else has one is counted, at most once, in both looks alike."""
+    """Of a person's fifty unique texts one is counted, at most once, the same one in both looks."""
     rows = [
         *(("x", f"own {k}") for k in range(50)),
         ("x", 1.0),
@@ -315,7 +315,7 @@ def even_classes(rows):
 
 @pytest.mark.parametrize("stated", [(), ("a0", "a1"), ("ill",), ("a0", "a1", "ill")])
 def test_protect_and_synthesize_refuse_the_same_sizes(stated):
-    """Neither verb refuses a table of which the other one makes noise, and at the same size."""
+    """Both verbs refuse the same tables, at the same size."""
     every = {"a0": [0, 4], "a1": [0, 4], "ill": ["no", "yes"]}
     bounds = {name: every[name] for name in stated}
 
@@ -356,7 +356,7 @@ def test_a_target_without_bounds_needs_rows_for_its_classes():
 
 @pytest.mark.parametrize("scale", [0.0, 30.0, 1e4])
 def test_moments_allow_for_numbers_that_noise_may_hide(scale):
-    """A spike at 2.5 with 300 records; as many as one noise scale lie anywhere in [0, 10]."""
+    """A spike at 2.5 with 300 records; one noise scale of records anywhere in [0, 10]."""
     weights = np.where(np.arange(10) == 2, 300.0, 0.0)
     law = NumberLaw("whole", np.arange(11.0), weights, weights > 0, scale)
     hidden = min(1.0, scale / 300)

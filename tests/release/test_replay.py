@@ -1,9 +1,8 @@
 """Replay: neighbouring tables under the same noise, through every format and every release.
 
-The noisy sums are replaced by noise that does not depend on the table.  Then *everything* that is
-made of a table must be the same for its neighbour (columns, classes, what is stored, success or
-failure), and what the noise had to hide is the distance between the sums that were asked for: it
-must be paid for.
+The noisy sums are replaced by noise that does not depend on the table.  Then *everything* made from
+a table must be the same for its neighbour (columns, classes, stored values, success or failure).
+The noise has to hide the distance between the requested sums, which must be paid for.
 """
 
 import datetime as dt
@@ -686,7 +685,7 @@ PLAIN_FORMS = {
 
 
 def not_storable(form, case):
-    """Tell types of which a format cannot store every value: a writer refuses them."""
+    """Tell whether a format's writer refuses a type, because it cannot store every value."""
     kind = TIMES[case]
     if form == "parquet":
         return pa.types.is_timestamp(kind) and kind.unit == "s"
@@ -867,7 +866,7 @@ def test_the_width_of_a_type_is_not_declared(monkeypatch, form):
 
 @pytest.mark.parametrize("words", [20, 40])
 def test_codes_of_arrow_are_as_long_as_all_words_need(words):
-    """Whether the words of all parts fit into the codes' declared type is decided by one record."""
+    """One record decides whether the words of all parts fit into the codes' declared type."""
     parts = [
         pa.array([f"{part}{k}" for k in range(size)]).dictionary_encode()
         for part, size in (("a", 100), ("b", words))

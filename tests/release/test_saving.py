@@ -130,7 +130,7 @@ def test_a_release_that_is_replaced_stays_usable_until_the_new_one_is_there(
         """Nothing is tidied after it."""
 
     def stop_saving(at):
-        """Save until the at-th file has its name, and return what is then said."""
+        """Save until the at-th file has its name, and return the message."""
         names = []
 
         def rename(draft, target, force):

@@ -38,7 +38,7 @@ def test_the_better_setting_is_chosen_and_paid_for():
     kept = sum(share.mu**2 for share in shares if share.name == "boosting")
     assert math.isclose(tried / (tried + kept), TUNE_SHARE, rel_tol=1e-6)
     assert f"{100 * TUNE_SHARE:.0f} %" in model.search_cost_
-    # The certificate says that it covers the choice, and no longer that it does not.
+    # The certificate states that it covers the choice, and no longer the contrary.
     assert "the choice among the settings that were tried" in model.certificate_.assumptions[-1]
 
 

@@ -149,7 +149,7 @@ def test_the_slack_covers_coordinates_and_names(rows):
 
 
 STATISTICS = {
-    # Per column the values of two records lie in [-1, 1], or one of them is missing.
+    # Per column the values of two records are in [-1, 1], or one of them is missing.
     "mean": ("sums and missing values", 2, F(4 * 2)),
     "sum": ("sums and missing values", 2, F(4 * 2)),
     "histogram": ("counts", 1, F(2)),
@@ -222,7 +222,7 @@ def slacks(monkeypatch):
 
 
 def is_sum(slack, *terms):
-    """Whether a slack is at least the sum of its terms, and hardly more."""
+    """Return whether a slack is at least the sum of its terms, and hardly more."""
     exact = sum(map(F, terms), F(0))
     return exact <= F(slack) <= exact * (1 + F(1, 10**14))
 
@@ -527,7 +527,7 @@ def test_counted_scores_move_by_two_cells_per_output(paid, outputs):
 
 
 def test_formats_of_numbers_move_by_two_counts(paid, monkeypatch):
-    """A column with public bounds whose values are written in one of a few ways."""
+    """A column with public bounds, with its values written in one of a few ways."""
     monkeypatch.setattr(
         synthesizing, "measure_fidelity", lambda *_: SimpleNamespace(shortcoming=None)
     )

@@ -240,7 +240,7 @@ def test_rows_are_like_the_rows():
         assert new == pytest.approx(real, abs=0.05)
     assert (drawn["city"].map(CODES).astype(str) == drawn["code"].astype(str)).all()
     assert drawn["city"].value_counts(normalize=True).to_numpy() == pytest.approx(1 / 3, abs=0.03)
-    # Nobody has a missing value, or one that is not in the public lists: noise makes none.
+    # Without missing or unlisted values in the table, noise makes none.
     assert set(drawn["ill"]) == {"no", "yes"}
     assert not drawn.isna().any().any()
 
@@ -392,7 +392,7 @@ def test_declared_types_are_respected(kind, writing):
 
 
 def test_a_column_and_its_square_stay_together():
-    """Two columns of many values of which one decides the other have many codes, not five."""
+    """Two columns of many values get many codes, not five, if one determines the other."""
     age = np.random.default_rng(7).integers(20, 80, 8000)
     table = pd.DataFrame({"age": age, "square": age**2, "sex": np.where(age % 2, "f", "m")})
     bounds = {"age": [20, 80], "square": [400, 6400], "sex": ["f", "m"]}
@@ -402,7 +402,7 @@ def test_a_column_and_its_square_stay_together():
 
 
 def test_empty_cells_do_not_cost_runs():
-    """Sixteen codes of which one is empty keep fifteen runs, though none is of equal mass."""
+    """Sixteen codes, one of them empty, keep fifteen runs, though no two have equal mass."""
     counts = np.array([0.0, 67, 219, 315, 243, 387, 611, 155, 5155, 3499, 747, 547, 2667, 859, 347])
     runs = marginals.merge(np.append(counts, [171.0, 0.0]), 16, 15)
     assert len(set(runs[:16].tolist())) == 15
@@ -507,7 +507,7 @@ def test_public_edges_do_not_join_the_values_of_a_code():
 @pytest.mark.parametrize("rows", [3000, 60_000])
 @pytest.mark.parametrize("groups", [2, 3])
 def test_labels_are_balanced(groups, rows):
-    """Totals and rates are those asked for; few rows have less noise in the bins of columns."""
+    """Totals and rates are the requested ones; few rows have less noise in the bins of columns."""
     draws = np.random.default_rng(8)
     bins = [draws.integers(0, 3, rows) for _ in range(12)]
     likely = draws.dirichlet(np.ones(groups), rows)

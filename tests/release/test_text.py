@@ -61,7 +61,7 @@ def llama(**more):
 
 
 def adapted_model(make=gpt2, rank=2, seed=0):
-    """A tiny model whose adapters are not zero any more, and not small."""
+    """A tiny model with adapters that are neither zero nor small."""
     torch.manual_seed(seed)
     adapted = AdaptedModel(make(), rank, language_losses)
     adapted.weights = adapted.random_weights(np.random.default_rng(seed))

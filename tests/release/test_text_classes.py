@@ -69,7 +69,7 @@ def base_model(family):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Folders of tiny base models, and letters whose kind a word tells."""
+    """Folders of tiny base models, and letters with a word that tells their kind."""
     root = tmp_path_factory.mktemp("classes")
     for family in FAMILIES:
         torch.manual_seed(1)
@@ -509,7 +509,7 @@ def test_labels_are_spelled_as_in_tables():
 def test_work_moves_to_the_device_of_the_model(folder):
     """Tensors on ``meta`` have a device and no values: mixing devices would fail.
 
-    What runs on a GPU could not be tried here; this is the same code with another device.
+    No GPU was available for tests; this is the same code with another device.
     """
     adapted, _ = adapted_classifier(folder, "llama")
     records = some_records()

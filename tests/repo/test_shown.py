@@ -109,7 +109,7 @@ def test_a_command_that_is_not_run_has_a_reason(tmp_path: Path) -> None:
     assert shown.refresh(f"<!-- not run: no -->\n{page}", tmp_path, run).endswith(page)
 
 
-#: What may be imported: the package, and what docs/api.md names besides.
+#: Allowed imports: the package, and the other names in docs/api.md.
 PUBLIC_MODULES = (
     memberbound,
     testing,

@@ -40,7 +40,7 @@ def answer(report: dict[str, Any], step: str) -> dict[str, Any]:
 
 
 def given(word: str = "theirs", *, passes: bool = True, lower: float = 0.0) -> dict[str, Any]:
-    """Return a report about a given model, with a word wherever somebody else chose one."""
+    """Return a report about a given model, with ``word`` in place of every text from outside."""
     report = sample()
     report["question"]["model"] = word
     common = ("command", "version", "game", "protects", "theorems", "assumptions")
@@ -119,7 +119,7 @@ def regression() -> dict[str, Any]:
 
 
 def hostile() -> dict[str, Any]:
-    """Return a report in which every text that somebody else chose is an attack or far too long."""
+    """Return a report with an attack or a far too long text in place of every text from outside."""
     report = sample()
     report["data"] |= {
         "name": f"{EVIL}.csv",
@@ -146,7 +146,7 @@ def hostile() -> dict[str, Any]:
 
 
 def extreme() -> dict[str, Any]:
-    """Return a report at the ends: everything given away as it is, nobody exposed with noise."""
+    """Return an extreme report: everything leaks as it is, nothing leaks with noise."""
     report = copy.deepcopy(sample())
     for row in report["sandwich"]:
         row["blind"] = 0.5

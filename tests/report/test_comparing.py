@@ -1,4 +1,4 @@
-"""``compare``: numbers stay those of their study, and what else differs is said."""
+"""``compare``: numbers stay those of their study, and other differences are named."""
 
 from __future__ import annotations
 

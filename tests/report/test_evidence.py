@@ -114,7 +114,7 @@ def test_a_statement_holds_the_file_and_its_certificate(released, tmp_path):
         digest = {"sha256": file_digest(released / name)}
         assert statement["subject"] == [{"name": name, "digest": digest}]
         assert statement["predicate"] == certificate
-    # Whoever has only the statement can verify the file by it.
+    # The statement alone is enough to verify the file.
     out = tmp_path / "model.statement.json"
     export(released / "model.json.certificate.json", format="in-toto", out=out)
     assert verify(released / "model.json", certificate=out).holds

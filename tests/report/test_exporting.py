@@ -161,7 +161,7 @@ def test_neighbouring_tables_under_the_same_noise_are_published_alike(released, 
     for name in ("one", "two"):
         path = released / name / "model.json.certificate.json"
         stated = json.loads(path.read_text())
-        # The certificate's own hash is one of what else it says, the file's digest included.
+        # The certificate's own hash covers its other content, the file's digest included.
         assert stated["certificate_sha256"] == seal(stated)
         certificates.append(stated | {"sha256": None, "certificate_sha256": None})
         models.append(json.loads((released / name / "model.json").read_text()))

@@ -79,8 +79,8 @@ BROKEN: tuple[tuple[Callable[[dict[str, Any]], None], str], ...] = (
 )
 
 
-#: Rules that the schema cannot hold: about two places at once, about the verbs' own dictionaries,
-#: and about what is no JSON.
+#: Rules that the schema cannot express: about two fields at once, about the verbs' own
+#: dictionaries, and about values outside JSON.
 BEYOND_SCHEMA = (
     "as long as",
     "edges must",

@@ -297,7 +297,7 @@ def test_sandwich_draws_the_numbers_of_the_report() -> None:
 
 
 def test_a_coarse_certified_curve_is_read_to_the_right() -> None:
-    """TPR ≤ min(1, α + 0.5625), known at three points: a chord after 0.3125 would lie below."""
+    """TPR ≤ min(1, α + 0.5625), known at three points: a chord after 0.3125 would be below."""
     report = reports.sample()
     ends = [c for c in report["roc"] if c["kind"] == "certificate"][:1]
     ends[0] |= {"fpr": [0.0, 0.3125, 1.0], "tpr": [0.5625, 0.875, 1.0]}
@@ -510,8 +510,8 @@ def test_other_reports_open_as_well(open_page: Any, write_page: Any) -> None:
         assert not other.evaluate(SCROLLS), build.__name__
 
 
-#: What somebody must be able to say after a look at the first screen, and where it is said; the
-#: same five questions as of the README (tests/repo/test_repo.py).
+#: Questions that the first screen must answer, and the place of each answer; the same five as for
+#: the README (tests/repo/test_repo.py).
 QUESTIONS = {
     "What is certified?": r"at most 55 are right, certified.*With the remedy certified ≤ 55 %",
     "For whom?": r"is right about any record's membership more than 55 % of the time.*"

@@ -369,7 +369,7 @@ ODD_RECORDS = {
 
 
 def everything_public(report):
-    """All that a study publishes, in every public format but a run of MLflow, whose entry it is."""
+    """Everything that a study publishes, in every public format but MLflow runs."""
     entry = published_entry(Publication.of_study(report))
     shown = [repr(replace(entry, files={}))]
     for name, form in EXPORT_FORMATS.items():

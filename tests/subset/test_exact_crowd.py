@@ -13,7 +13,7 @@ from memberbound.subset import crowd as crowd_module
 from memberbound.subset.crowd import Crowd, NormalError, _cumulated, _epsilon_of_events, _expansion
 
 F = Fraction
-#: What leverages and moments are raised by, and a little less than that.
+#: The factors that raise leverages and moments, and slightly smaller ones.
 RAISED = F(9, 10**10)
 
 

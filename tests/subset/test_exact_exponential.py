@@ -1,7 +1,7 @@
 """Rounding errors of the exponential mechanism at full size: nothing stated may be too small.
 
-Sums in floating point rarely lose what they may lose.  Here they do: the arithmetic in the middle
-is replaced by one that is off by as much as Higham's bounds allow, or exact inputs are given.
+Sums in floating point rarely lose what they may lose.  Here they do: the intermediate arithmetic is
+off by the full amount of Higham's bounds, or the inputs are exact.
 """
 
 import math
@@ -105,7 +105,7 @@ def test_logarithms_of_any_size_are_within_their_errors(monkeypatch):
     [(10**7, 2, 0.0), (1, 30_000, 0.0), (1, 3, np.array([0.0, 1e-6, 3e-9]))],
 )
 def test_errors_hold_for_the_worst_sums(terms, outcomes, error, monkeypatch):
-    """Sums over sets, over candidates, and of scores, each off by as much as it may be."""
+    """Sums over sets, over candidates, and of scores, each with the largest allowed error."""
     rng = np.random.default_rng(3)
     inside, outside = rng.uniform(1, 2, (2, 6, outcomes))
     some = slice(0, 6), slice(0, 3)
@@ -213,7 +213,7 @@ def test_curves_allow_for_the_errors_of_both_laws():
         exact = 0.5 * math.exp(error) * -math.expm1(epsilon - 3.0)
         for side in ("forward", "backward"):
             assert exact <= made.curve(0).delta(epsilon, side) <= exact * (1 + 1e-12)
-    # An outcome whose mass is below the doubles still gives its ratio away.
+    # An outcome with a mass below the smallest double still reveals its ratio.
     law_in, law_out = np.array([[0.0, -900.0]]), np.array([[0.0, -903.0]])
     made = enumeration.SubsetLaws(
         game, law_in, law_out, np.full(2, error), law_in - law_out, exactly, 40.0

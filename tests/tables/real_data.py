@@ -1,4 +1,4 @@
-"""Where the real tables lie, for tests and documentation; absent on most machines.
+"""The folder of real tables, for tests and documentation; absent on most machines.
 
 The folder is ``../shared/data`` beside the repository, or MEMBERBOUND_DATA.
 """
@@ -16,7 +16,7 @@ FOLDER = Path(
 
 
 def real_file(name: str) -> Path:
-    """Return the path, or skip the test that asks for it."""
+    """Return the path, or skip the test that needs it."""
     path = FOLDER / name
     if not path.exists():
         pytest.skip(f"{name} is not in {FOLDER}")

@@ -275,7 +275,7 @@ def alone(recipe: Recipe) -> list[object]:
 @given(st.permutations(range(len(SPELLINGS))))
 @settings(max_examples=12)
 def test_a_recipe_is_a_function_of_one_row(order):
-    """Whichever of True, 1, 1.0 and "1" comes first, and whatever else is in the table."""
+    """True, 1, 1.0 and "1" in any order, with any other values in the table."""
     for recipe in RECIPES:
         together = release(recipe, [SPELLINGS[index] for index in order])
         assert together == [alone(recipe)[index] for index in order]

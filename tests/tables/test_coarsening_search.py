@@ -154,7 +154,7 @@ def weak(columns: int, values: int, nats: float) -> np.ndarray:
 def test_a_kept_column_with_little_information_is_reported(
     columns: int, values: int, rows: int, nats: float
 ) -> None:
-    """Guessing shares from few rows costs as much as the column tells; the report must not."""
+    """Estimating shares from few rows loses a column's information; the report must not."""
     joint = (
         weak(columns, values, nats) if nats else np.full((columns, values), 1 / columns / values)
     )

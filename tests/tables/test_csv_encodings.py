@@ -1,4 +1,4 @@
-"""CSV files whose encoding is not declared: detected, and of secret rows byte by byte."""
+"""CSV files without a declared encoding: detected, for secret rows byte by byte."""
 
 import codecs
 import gzip

@@ -128,7 +128,7 @@ SOURCES = {
     "a.parquet": stored,
     "polars": lambda table, _: pl.from_arrow(table),
 }
-#: What a source cannot be given, or what its own writer cuts before we see it (each was tried).
+#: Values that a source does not accept, or that its own writer truncates (each was tried).
 CUT_BY_THE_SOURCE = {
     "a.parquet": {"runs", "part of a day"},
     "polars": {"long decimal", "runs", "small decimal"},
@@ -386,11 +386,11 @@ def test_old_parquet_timestamps(tmp_path):
     assert count_cells(write([far, far - 1, 0, None], "us")) == {1: 4}
 
 
-# ---- Spark and others, by what they are asked --------------------------------------------------
+# ---- Spark and others, by their queries --------------------------------------------------
 
 
 class Elsewhere:
-    """An engine of which only the name is used."""
+    """An engine that is used by its name only."""
 
     def __init__(self, name: str) -> None:
         self.name = name

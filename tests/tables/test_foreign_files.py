@@ -96,7 +96,7 @@ def test_large_whole_numbers_stay_distinct(tmp_path):
 
 
 def test_an_odd_cell_neither_warns_nor_raises(book):
-    """Dates begin in 1900 and end in 9999; a warning would say which record is beyond."""
+    """Dates begin in 1900 and end in 9999; a warning would reveal which record is beyond."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rows = rows_of(edit(book, b"<v>32875</v>", b"<v>1e9</v>"), "people", secret=True)

@@ -106,7 +106,7 @@ def test_an_sqlite_view_is_refused(tmp_path, kind):
     make_sqlite(path, [*STORED, SQLITE[kind]])
     with pytest.raises(InputError, match="stored table"):
         certify(path, database_table="other", n=1)
-    if kind != "virtual":  # whose stored parts are tables, too
+    if kind != "virtual":  # with stored parts that are tables, too
         assert open_table(path).columns == ("age",)
 
 

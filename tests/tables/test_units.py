@@ -76,7 +76,7 @@ def test_every_verb_counts_people(tmp_path):
 def test_published_text_states_the_unit(tmp_path):
     """One row that gets another owner changes the number of records, which is published.
 
-    So a promise that did not say what a record is would be broken by that number.
+    So a guarantee that does not define a record would be violated by that number.
     """
     bounds = {"age": [20, 80], "first": [0, 1], "ill": ["n", "y"]}
     other = VISITS.assign(who=VISITS["who"].where(VISITS.index != len(VISITS) - 1, "new"))

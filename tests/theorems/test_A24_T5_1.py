@@ -1,6 +1,6 @@
 """A24-T5.1 (A23-T4.1): no constant of the dimension alone covers all laws.
 
-Truth: the attack's rates by enumeration in rationals, on points whose sums are all different.
+Truth: the attack's rates by enumeration in rationals, on points with distinct sums.
 """
 
 from fractions import Fraction

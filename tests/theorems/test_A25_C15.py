@@ -21,7 +21,7 @@ def laws(seed=15, count=150):
 
 
 def between(p, n, worst, lower=0.29, upper=0.44):
-    """Whether the worst leak is in the interval, for n ≥ 5 and n·p_k > 1."""
+    """Return whether the worst leak is in the interval, for n ≥ 5 and n·p_k > 1."""
     unit = diversity(p).c_k / math.sqrt(n)
     return lower * unit <= worst * (1 + 1e-9) and worst <= upper * unit * (1 + 1e-9)
 
@@ -53,7 +53,7 @@ def test_the_bound_for_every_law():
 
 
 def test_measured_range_of_the_ratio_per_atom():
-    """Theory: over 5 ≤ n < 400 the ratio of one atom lies in [0.366, 0.422]."""
+    """Theory: over 5 ≤ n < 400 the ratio of one atom is in [0.366, 0.422]."""
     ratios = []
     for n in (5, 6, 7, 10, 33, 399):
         p = np.linspace(1 / n, 1 - 1 / n, 2001)[1:-1]

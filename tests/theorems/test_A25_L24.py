@@ -1,4 +1,4 @@
-"""A25-L24: the range of C_K over laws on K atoms whose largest probability is δ."""
+"""A25-L24: the range of C_K over laws on K atoms with largest probability δ."""
 
 import itertools
 import math

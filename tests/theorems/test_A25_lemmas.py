@@ -1,6 +1,6 @@
 """Results of A25 and its preprints that no other file checks: definitions, steps of proofs, asides.
 
-Truth: enumeration of the i.i.d. game in rationals, unless a test says otherwise.
+Truth: enumeration of the i.i.d. game in rationals, unless a test states otherwise.
 """
 
 import math
@@ -262,7 +262,7 @@ def test_L23_the_diversity_is_largest_at_the_uniform_law():
 
 
 def test_L20_any_schedule_of_leaks_can_be_kept():
-    """Mass ε_i − ε_{i+1} on so many atoms that n_i records hardly ever meet one twice.
+    """Mass ε_i − ε_{i+1} on enough atoms that n_i records rarely repeat one.
 
     A block of mass w on K > n atoms leaks w(1 − w/K)ⁿ ≥ w(1 − n/K).  Blocks i, i+1, … have mass
     s_i > ε_i together, so K_j ≥ n_i·s_i/(s_i − ε_i) for all j ≥ i keeps ε_i (twice that is used).

@@ -1,4 +1,4 @@
-"""I24-P11: a statistic whose variance stays below 2 while its sensitivity grows like 2^(N/2).
+"""I24-P11: a statistic with a variance below 2 and a sensitivity that grows like 2^(N/2).
 
 Truth: every half of the population enumerated with 50 digits, from the records themselves.
 """

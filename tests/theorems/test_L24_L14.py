@@ -39,7 +39,7 @@ def test_post_processing():
 
 
 def no_more(kernel, size, k, image, delta=0.02):
-    """Whether no least δ grows, in fractions, nor ε at ``delta`` or a curve, in doubles."""
+    """Return whether no least δ grows, in fractions, nor ε at ``delta`` or a curve, in doubles."""
     game = SubsetGame(size, k)
     before, after = finite_worlds(kernel.__getitem__, game), finite_worlds(image, game)
     first = finite_bounds(kernel.__getitem__, game, delta=delta).pmp_epsilon

@@ -3,7 +3,7 @@
 With g = e^eps and N' = |X_in(x)|:
 (3) is (2): P(A in S | x in D) is (1/N') sum over sets with x, with the same delta (printed: 2/N').
 (1), on the posteriors, with delta implies (2) with the same delta (printed: 2 delta, true but
-loose), because (1) says no more and no less than pure PMP with e^eps' = (g + delta)/(1 - delta).
+loose), because (1) is equivalent to pure PMP with e^eps' = (g + delta)/(1 - delta).
 """
 
 from fractions import Fraction

@@ -33,7 +33,7 @@ def bound(a, b):
 
 
 def neighbour_bound(a, b):
-    """X2 at delta = 0, which any pair obeys: too weak to be reached here."""
+    """X2 at delta = 0, which holds for any pair: too weak to be attained here."""
     return max(F(0), (a**2 - b**2) / (a**2 + 1))
 
 

@@ -51,7 +51,7 @@ def test_no_record_moves_the_counts_further(scores, outputs):
 
 
 def test_scores_that_are_no_numbers_are_counted():
-    """One record's NaN would refuse the release, or land in nobody's cell."""
+    """One record's NaN would refuse the release, or be in no cell."""
     odds = np.array([[np.nan], [np.inf], [-np.inf], [0.0]])
     counts = score_counts(odds, np.array([0, 1, 0, 1]), np.ones(4), 10)
     assert counts.sum() == 4 * 2**10

@@ -1,7 +1,7 @@
 """X33: k records replaced together have f chained k times; for normal noise k·μ, exactly.
 
-Truth: pairs with finitely many outcomes, whose chains are computed in rationals, and the ideal
-normal law.  Broken: the union bound that forgets a record, and slack that is not added again.
+Truth: pairs with finitely many outcomes, with chains computed in rationals, and the ideal normal
+law.  Broken: the union bound that forgets a record, and slack that is not added again.
 """
 
 import itertools
@@ -80,7 +80,7 @@ def test_explain_states_the_bound_for_a_household():
     assert answer.accuracy_upper == pytest.approx(norm.cdf(2 * 0.2513), rel=1e-12)
     assert "X33" in answer.theorems
     assert answer.to_dict()["records"] == 4
-    # What holds for one record is not what is said.
+    # Broken: the bound for one record in place of the group's.
     assert answer.accuracy_upper > explain(gdp=0.2513).accuracy_upper
     with pytest.raises(InputError, match="target"):
         explain(target_eta=0.1, records=2)

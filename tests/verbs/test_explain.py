@@ -44,7 +44,7 @@ def test_limits(given_, advantage):
 
 def test_prior_and_priors_of_the_iid_game():
     result = explain(epsilon=1, prior=0.1)
-    # Odds 9 : 1 are more than e: the attacker does no better than always saying "out".
+    # Odds 9 : 1 exceed e: the attacker does no better than always answering "out".
     assert result.accuracy_upper == pytest.approx(0.9, abs=1e-14)
     assert explain(epsilon=1, nu=0.9).security_lower == 1.0
     by_hand = 1 - (math.e - 2) / (math.e + 1)

@@ -1,4 +1,4 @@
-"""The certificate after hardening holds at its confidence, on laws whose truth is known (X18)."""
+"""The certificate after hardening holds at its confidence, on laws with a known truth (X18)."""
 
 import functools
 

@@ -251,7 +251,7 @@ def test_inverse_questions_use_the_crowd() -> None:
     answer = population(rows, target_success=0.6, clip=4)
     assert answer.success_upper <= 0.6
     assert answer.coupled is not None
-    assert answer.coupled.success_upper > 0.605  # coupling alone would ask for more noise
+    assert answer.coupled.success_upper > 0.605  # coupling alone would need more noise
 
 
 def test_the_coupling_is_used_alone_if_the_crowd_proves_nothing() -> None:

@@ -47,7 +47,7 @@ def test_the_table_itself_is_refused(tmp_path, verb, suffix):
     for same in (table, copied, tmp_path / "link.csv"):
         with pytest.raises(InputError, match="same file"):
             verb(table, same)
-    # The text of a CSV file is no number to certify, which refuses that reference for its types.
+    # ``certify`` reads CSV values as texts, so it refuses a reference of numbers for its types.
     reason = "one type" if suffix == ".parquet" and verb is certify_table else "same 300 rows"
     with pytest.raises(InputError, match=reason):
         verb(table, shuffled)

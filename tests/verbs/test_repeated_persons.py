@@ -1,4 +1,4 @@
-"""Persons with several rows: only the owner gets a note, and sentences say persons."""
+"""Persons with several rows: only the owner gets a note, and sentences speak of persons."""
 
 import re
 
@@ -129,7 +129,7 @@ def test_with_a_unit_every_sentence_says_person(verb):
 
 
 def with_ledger(show):
-    """Ask about a ledger with one release of numbers."""
+    """Show a ledger with one release of numbers."""
 
     def ask(table, unit, folder):
         book = folder / f"{unit}.json"

@@ -90,7 +90,7 @@ def test_a_looser_bound_is_accepted(made, change):
 
 
 def test_a_consistent_record_with_a_constant_sensitivity_too_small_is_rejected(made):
-    """Sensitivity, share and μ shrink together: only the name says that it is a histogram."""
+    """Sensitivity, share and μ shrink together: only the name shows that it is a histogram."""
     file = made["counts"]
     forged, digest = certificate_of(file), file_digest(file)
     for part in forged["derivation"]["measurements"]:
@@ -181,7 +181,7 @@ def _empty(folder):
 
 
 def sealed(content):
-    """Return a ledger whose head was taken again."""
+    """Return a ledger with its head recomputed."""
     rest = {key: value for key, value in content.items() if key != "head"}
     return rest | {"head": json_digest(rest)}
 
@@ -423,7 +423,7 @@ def test_measurements_with_the_same_name_are_all_checked(repeated, made, tmp_pat
 
 @pytest.mark.parametrize("kind", ["sum", "calibration", "counts"])
 def test_the_independent_verifier_leaves_other_games_open(made, tmp_path, kind):
-    """It belongs to the file, and who can recompute the bound is said: nothing is confirmed."""
+    """It belongs to the file; the answer names who can recompute the bound and confirms nothing."""
     file = made["numbers"]
     other = {"sha256": file_digest(file), "derivation": {"format": f"memberbound-{kind}/1"}}
     path = tmp_path / "other.json"

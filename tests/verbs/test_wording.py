@@ -1,4 +1,4 @@
-"""What every verb prints, word for word: the one place where wording is asserted.
+"""The printed text of every verb: the one place where tests assert wording.
 
 After a change of words, write the files anew and read the difference::
 

@@ -39,7 +39,7 @@ SMALL = Limits(
 def open_client(limits: Limits = SMALL, policy: Any = None) -> Any:
     """A client of an application of its own; a context manager."""
     with warnings.catch_warnings():
-        # It asks for a newer client library, which these tests do not need.
+        # It recommends a newer client library, which these tests do not need.
         warnings.simplefilter("ignore")
         from starlette.testclient import TestClient
 
@@ -99,7 +99,7 @@ def wait_until_done(client: Any, job: str, seconds: float = 120) -> dict[str, An
         if state["state"] not in ("queued", "running"):
             return state
         time.sleep(pause)
-        pause = min(1.5 * pause, 0.4)  # asking costs as much as answering
+        pause = min(1.5 * pause, 0.4)  # a request costs the client as much as the server
     raise AssertionError(f"the job has not ended: {state}")
 
 

@@ -1,4 +1,4 @@
-"""Questions that tests ask of a child process, beside those of the server."""
+"""Questions of tests for a child process, beside those of the server."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_every_option_is_one_of_the_command_line():
             words = shlex.split(equivalent(verb, "t.csv", {name: value})["command"])
             flags = [word for word in words[3:] if word.startswith("--")]
             assert set(flags) <= known, (verb, name)
-            # Files stand before the options.
+            # Files come before the options.
             first = verb_named(verb).by_name[name].positional
             assert words[2] == "x" if first else len(flags) >= 2, (verb, name)
 

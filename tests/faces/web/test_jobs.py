@@ -31,7 +31,7 @@ def table(client, people):
 
 @pytest.fixture
 def path(tmp_path, people, monkeypatch):
-    """The same table on disk, to ask the function itself; outputs go beside it."""
+    """The same table on disk, to call the function itself; outputs go beside it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "people.csv").write_bytes(people)
     return "people.csv"

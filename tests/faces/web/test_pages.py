@@ -543,7 +543,7 @@ def test_study_runs_on_the_table_in_sight_and_on_no_other(
     page.get_by_text("Cancelled. The calculation was stopped").wait_for()
     asked = [body for body in sent if body and "verb" in body]
     assert [body["file"] is not None for body in asked] == [True]
-    # The sample is studied when it was chosen, and then it is what the address says.
+    # The sample is studied when it was chosen, and then the address names it.
     page.get_by_text("the sample: 569 patients").click()
     assert not page.locator(".upload").is_visible()
     assert "data=sample" in page.url

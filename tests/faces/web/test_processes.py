@@ -1,4 +1,4 @@
-"""Child processes: one thread is forked, generators are their own, and nobody is left behind."""
+"""Child processes: one thread is forked, generators are independent, no process is left behind."""
 
 import asyncio
 import contextlib

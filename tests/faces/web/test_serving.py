@@ -147,7 +147,7 @@ def test_work_under_way_ends_with_the_server(number, tmp_path, people):
 @pytest.mark.server
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_abandoned_bombs_leave_the_server_free(tmp_path):
-    """Small gzip files that unpack to gigabytes, whose senders disconnect: nothing stays of them.
+    """Gzip bombs (gigabytes unpacked) from clients that disconnect leave nothing behind.
 
     Their limit is raised here, so that only the disconnect ends them in time.
     """
@@ -204,7 +204,7 @@ PROC = Path("/proc/self/fd").is_dir()
 
 
 def grows(values, slack):
-    """Whether the last third lies above the first by more than the slack."""
+    """Return whether the last third is above the first by more than the slack."""
     part = max(1, len(values) // 3)
     return median(values[-part:]) - median(values[:part]) > slack
 
@@ -237,7 +237,7 @@ def measure(pid, folder):
 
 
 def soak(folder, *, rounds, seconds=0.0, people=2):
-    """Serve so many rounds of questions, and more until the time is over, and stay as before."""
+    """Serve this many rounds of questions, and more until time is up, without any growth."""
     with serving(folder=folder) as (process, address), ThreadPoolExecutor(people) as crowd:
         end, seen = time.monotonic() + seconds, []
         while len(seen) < rounds or time.monotonic() < end:

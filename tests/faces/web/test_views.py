@@ -73,7 +73,7 @@ def test_a_hostile_report_reaches_nothing(served, open_page):
     assert page.evaluate("self.origin") == "null"
     reached = "fetch('/api/jobs').then(() => 'reached', () => 'refused')"
     assert page.evaluate(reached) == "refused"
-    # The browser says that it refused, which is what was asked for; nothing else was reported.
+    # The browser reports the refusal, as intended, and nothing else.
     assert all("Content Security Policy" in text or "CORS" in text for text in page.complaints)
     page.complaints.clear()
     # The same request from a page of ours is answered: the test above can fail.
