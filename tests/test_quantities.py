@@ -398,6 +398,8 @@ ELSEWHERE = {
     "release/verification.py": "numbers of checks, which the checks themselves compare exactly",
     "release/text_files.py": "settings of the steps, on the model card",
     "release/all_rows/text_training.py": "a number of documents",
+    "release/all_rows/text_classes.py": "a number of documents",
+    "release/all_rows/balanced_labels.py": "a number of rows",
 }
 FORMAT = re.compile(r"\.\d+[gfe%]|^[gfe%]$|\.\d+$|\.\{")
 SCRIPT = re.compile(r"toFixed|toPrecision|Math\.round")

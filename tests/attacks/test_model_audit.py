@@ -278,8 +278,8 @@ def test_bad_input(tree) -> None:
                 {"trust": True},
             )
         ),
-        ({"predictions": score_table(0.0)}, r"must be one table .* got members and predictions"),
-        ({"members": None}, r"must be one table .* got none"),
+        ({"predictions": score_table(0.0)}, r"give one table.* Got members and predictions"),
+        ({"members": None}, r"give one table.* Got none"),
         ({"by": "age"}, "no column 'age'"),
         ({"attacks": ["loss"]}, "attacks must be 'scores'"),
         ({"fpr": 1.0}, "fpr must be"),

@@ -198,7 +198,7 @@ def test_the_command_holds_the_floor_against_the_claim(tmp_path):
         (lambda t: t.drop(columns="score"), {}, "score"),
         (lambda t: t, {"delta": 1.0}, "delta must be"),
         (lambda t: t, {"claimed_epsilon": -1.0}, "claimed_epsilon must be"),
-        (lambda t: t, {"members": canaries(0.0)}, "got members and one_run"),
+        (lambda t: t, {"members": canaries(0.0)}, "Got members and one_run"),
         (lambda t: t, {"model": len}, "one_run must be left out"),
     ],
 )

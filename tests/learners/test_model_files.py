@@ -190,7 +190,7 @@ def test_a_model_of_another_version_is_refused(skops, tmp_path, iris):
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in (parts | {"schema.json": old}).items():
             archive.writestr(name, data)
-    with pytest.raises(InputError, match=r"version of scikit-learn that is installed.*0\.24\.1"):
+    with pytest.raises(InputError, match=r"of the installed version of scikit-learn.*0\.24\.1"):
         load_model(path)
 
 

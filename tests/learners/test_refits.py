@@ -49,7 +49,7 @@ def test_workers_that_are_always_killed_end_the_work(tmp_path):
 
 
 def test_work_that_cannot_travel_is_done_here(tmp_path):
-    with pytest.warns(UserWarning, match="goes on alone"):
+    with pytest.warns(UserWarning, match="continues alone"):
         assert collect(Stays(tmp_path)) == SQUARES
 
 

@@ -498,7 +498,7 @@ BROKEN = {
 def test_a_reader_that_looks_at_other_rows_is_caught(monkeypatch, tmp_path, case):
     release, write, odd = BROKEN[case]
     if case == "a word spells the numbers":
-        monkeypatch.setattr(columns.Values, "of", staticmethod(spell_by_the_column))
+        monkeypatch.setattr(records, "read_column", spell_by_the_column)
     with pytest.raises(AssertionError):
         compare(monkeypatch, tmp_path, release, (UNTYPED, write), [UNTYPED.neighbour(**odd)])
 

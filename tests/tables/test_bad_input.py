@@ -59,8 +59,8 @@ def test_broken_csv(tmp_path):
     assert "Line: 3" in said("a,b\n1,2\n1,2,3\n")
     assert "Line: 2" in said(b"a,b\n\xff,2,3\n")
     assert "could not be read" in said('a,b\n"1,2\n')
-    assert "different names" in said("a,A\n1,2\n")
-    assert "different names" in said("a,a\n1,2\n")
+    assert "distinct names" in said("a,A\n1,2\n")
+    assert "distinct names" in said("a,a\n1,2\n")
 
 
 def test_empty_tables(tmp_path):

@@ -239,7 +239,7 @@ def test_broken_hierarchies_are_refused(broken, words):
 def test_broken_tables_are_refused():
     with pytest.raises(InputError, match="DataFrame"):
         RECIPE.apply(np.zeros((3, 2)))
-    with pytest.raises(InputError, match="different names"):
+    with pytest.raises(InputError, match="distinct names"):
         RECIPE.apply(pd.DataFrame([[1, 2]], columns=["a", "a"]))
     with pytest.raises(InputError, match="missing"):
         RECIPE.apply(people().drop(columns="age"))

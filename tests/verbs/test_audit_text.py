@@ -162,7 +162,10 @@ def test_canaries_bound_epsilon_from_below(tmp_path):
     turned = canaries.assign(member=1 - canaries["member"])
     for bad, word in (
         ({"canaries": turned}, "member must agree with canaries"),
-        ({"tokens": frame[frame["record"] != 7], "canaries": canaries}, "canary, got none of '7'"),
+        (
+            {"tokens": frame[frame["record"] != 7], "canaries": canaries},
+            "contain every canary, got no token of '7'",
+        ),
         ({"canaries": canaries.drop(columns="member")}, "column 'member'"),
         ({"canaries": canaries.assign(member=2)}, "0 .not a member., got 2"),
         ({"canaries": canaries, "texts": canaries}, "left out with canaries"),

@@ -122,7 +122,7 @@ def test_an_inspection_ends_when_its_client_disconnects(tmp_path, monkeypatch, w
             await asyncio.sleep(0.01)
         (present if waiting else gone).set()
         left, stays = (second, first) if waiting else (first, second)
-        with pytest.raises(RefusedError, match="given up"):
+        with pytest.raises(RefusedError, match="abandoned"):
             await left
         assert ended == ([] if waiting else ["inspect"])
         if not waiting:
@@ -181,7 +181,7 @@ def test_a_question_ends_when_its_client_disconnects(monkeypatch):
         state = application.Server(SMALL)
         try:
             request = Request({"type": "http"}, receive=disconnect)
-            with pytest.raises(RefusedError, match="given up"):
+            with pytest.raises(RefusedError, match="abandoned"):
                 await state.ask(request, "explain", {})
             assert not state._turn.locked()
         finally:

@@ -37,7 +37,7 @@ def test_a_report_is_shown_with_its_own_policy(client):
 @pytest.mark.parametrize(
     ("report", "words"),
     [
-        ({}, "schema"),
+        ({}, "report.json of a study"),
         ({"schema": "memberbound-report/99"}, "schema"),
         ({"schema": "memberbound-report/3"}, "report"),
         (sample() | {"verdict": 3}, "verdict"),
