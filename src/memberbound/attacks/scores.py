@@ -359,7 +359,8 @@ def audit_scores(
     tied = [alpha for alpha in lost if _ties(scores, alpha)]
     if tied:
         listed = " and ".join(significant(alpha, "given") for alpha in tied)
-        others = max(_ties(scores, alpha) for alpha in tied)
+        # The best member has this score, at each of these rates.
+        others = _ties(scores, tied[0])
         notes.append(
             f"TPR at FPR {listed} of {attack}: {others} of {n0} non-members have one score, and a "
             "threshold takes all of them or none; an attack that breaks ties at random finds more."
@@ -426,8 +427,7 @@ def _tpr(pair: Scores, alpha: float, side: float) -> tuple[float, float, float]:
         return int(n1 - np.searchsorted(x, y[n0 - rank], "right"))
 
     low = clopper_pearson_lower(above(rank_within(n0, alpha, side / 2)), n1, side / 2)
-    allowed = min(int(alpha * n0 * (1 + 1e-12)), n0 - 1)
-    estimate = above(allowed + 1) / n1
+    estimate = above(_alarms(n0, alpha) + 1) / n1
     rank = rank_beyond(n0, alpha, side / 2)
     high = 1.0
     if rank <= n0:
@@ -436,10 +436,15 @@ def _tpr(pair: Scores, alpha: float, side: float) -> tuple[float, float, float]:
     return float(low), estimate, high
 
 
+def _alarms(n0: int, alpha: float) -> int:
+    """Return how many of n0 non-members may be called members at FPR α."""
+    return min(int(alpha * n0 * (1 + 1e-12)), n0 - 1)
+
+
 def _ties(pair: Scores, alpha: float) -> int:
     """Return how many non-members tie with a member at FPR α; 0 if a threshold may take them."""
     x, y = pair
-    allowed = min(int(alpha * y.size * (1 + 1e-12)), y.size - 1)
+    allowed = _alarms(y.size, alpha)
     score = y[y.size - allowed - 1]
     tied = int((y == score).sum())
     return tied if tied > max(allowed, 1) and score in x else 0
