@@ -27,6 +27,7 @@ from memberbound.release.all_rows import (
     noisy_marginals,
     probabilities,
     summaries,
+    text_classes,
     text_training,
     training,
 )
@@ -314,6 +315,25 @@ def test_the_noise_of_a_step_is_the_multiplier_times_the_reach_from_above():
         ):
             exact = F(multiplier) * F(reach)
             assert exact <= F(scale) <= exact * (1 + F(1, 2**50))
+
+
+def test_steps_on_all_texts_and_naming_their_classes_add_up_from_above():
+    rng = np.random.default_rng(4)
+    for multiplier, mu in rng.uniform(0.3, 9, (100, 2)).tolist():
+        budget = TextBudget(mu, 0.0, training=DpSgd(multiplier, 1.0, 7))
+        share = budget.take("classes", 0.3)
+        steps = F(budget.training.curve("replace-one").mu)
+        assert F(28) / F(multiplier) ** 2 <= steps**2
+        exact = steps**2 + F(share.mu) ** 2
+        assert exact <= F(budget.normal_mu) ** 2 <= exact * (1 + F(1, 10**13))
+
+
+def test_naming_the_classes_of_texts_pays_for_a_label_that_moves():
+    """One count falls by 1 and another rises by 1."""
+    share = Budget(0.7, 0.0).take("classes")
+    text_classes.learn_classes_once(None, "kind", share, ("a", "b"))
+    assert F(2) <= (F(share.noise.scale) * F(share.mu)) ** 2 <= F(2) * (1 + F(1, 10**13))
+    assert (share.vectors, share.noise.coordinates) == (1, 2)
 
 
 def test_synthetic_tables(paid, monkeypatch):
