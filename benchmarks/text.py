@@ -1,12 +1,13 @@
 """What does η for every document cost a language model (X31)?
 
-    python benchmarks/text.py --folder DIR [--documents 1000 5000] [--eta 0.05 0.2]
+    python benchmarks/text.py --folder DIR [--documents 1000 5000] [--eta 0.05 0.2] [--rivals]
 
-A small GPT-2 is pre-trained on docstrings of installed packages and fine-tuned on bodies of
-functions: usually (all weights, two epochs), and by ``protect-text``'s training.  Printed are the
-mean loss per document on 1000 documents held back, the share of the usual gain that is kept, the
-AUC of the ratio attack with its interval, and CPU seconds.  Finished lines are kept in
-``DIR/results.jsonl`` and not computed again.
+A small GPT-2 is pre-trained on docstrings of installed packages and fine-tuned on paragraphs of C++
+headers: usually (all weights, two epochs), and by ``protect-text``'s training.  Printed are the
+mean loss per document on 1000 documents held back, the AUC of the ratio attack and of the best of
+``audit-text``'s, their intervals, and CPU seconds.  With ``--rivals`` also Opacus, with the same
+noise, and the time of a step.  Finished lines are kept in ``DIR/results.jsonl`` and not computed
+again; ``docs/pictures/draw_text.py`` draws them.
 """
 
 from __future__ import annotations
@@ -26,13 +27,18 @@ from text_data import documents
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 import memberbound
+from memberbound.learners.language_models import token_table
 from memberbound.release.all_rows import text as leaf
 from memberbound.release.all_rows.text_adapters import Batch, language_losses
-from memberbound.release.all_rows.text_training import TextRecords
+from memberbound.release.all_rows.text_settings import default_training
+from memberbound.release.all_rows.text_training import TextRecords, sum_clipped_gradients
 
 WIDTH, LENGTH, VOCABULARY, HELD = 64, 32, 1024, 1000
 #: Seconds of pre-training, and the rate and epochs of usual fine-tuning (the better of two rates).
 PRETRAINING, RATE, EPOCHS, ROWS = 80.0, 3e-3, 2, 16
+#: Members and others that are attacked; rank and rates (the better is kept) of Opacus' adapters,
+#: documents of its blocks.
+ATTACKED, RANK, RATES, BLOCK = 800, 4, (3e-3, 1e-2), 64
 
 
 def descend(model: Any, records: TextRecords, rows: int, rate: float, steps: Any) -> None:
@@ -89,17 +95,119 @@ def losses(model: Any, records: TextRecords) -> Any:
     return np.concatenate(found)
 
 
-def report(kind: dict[str, Any], model: Any, base: Any, data: Any, cpu: float) -> dict[str, Any]:
-    """Return a line: loss held back, and the ratio attack on as many members and others."""
-    members, held = data
-    inside = losses(base, members) - losses(model, members)
-    after = losses(model, held)
-    scores = np.concatenate([inside, losses(base, held) - after])
-    table = pd.DataFrame({"score": scores, "member": np.arange(len(scores)) < len(inside)})
-    (attack,) = memberbound.audit(table).to_dict()["attacks"].values()
-    auc = attack["auc"]
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    return {**kind, "loss": float(after.mean()), "auc": auc, "cpu": cpu, "megabytes": memory}
+def attack(lm: Any, base: Any, members: TextRecords, held: TextRecords) -> dict[str, Any]:
+    """Return the AUC of the ratio attack and of the best one, and the best advantage of all."""
+    both = [*members.documents[:ATTACKED], *held.documents[:ATTACKED]]
+    texts = [lm[1].decode(ids[1:]) for ids in both]
+    member = [k < ATTACKED for k in range(len(both))]
+    frame = pd.concat([part.to_pandas() for part in token_table(lm, base, texts, member)])
+    found = memberbound.audit_text(tokens=frame).to_dict()
+    aucs = {name: each["auc"] for name, each in found["attacks"].items()}
+    best = max(aucs, key=lambda name: aucs[name]["estimate"])
+    attacks = {"auc": aucs["ratio"], "learned_auc": aucs["learned"]}
+    return attacks | {"best": best, "best_auc": aucs[best], "advantage": found["best_advantage"]}
+
+
+def opacus_steps(model: Any, records: TextRecords, run: Any, rate: float, steps: int) -> Any:
+    """Train peft's adapters by Opacus' low-level classes, with the samples and noise of a run."""
+    import opacus
+    import peft
+
+    config = peft.LoraConfig(r=RANK, target_modules=["c_attn", "c_fc", "c_proj"], lora_alpha=RANK)
+    tuned = peft.get_peft_model(model, config)
+    wrapped = opacus.GradSampleModule(tuned, loss_reduction="sum")
+    training, trained = run.training, [p for p in tuned.parameters() if p.requires_grad]
+    optimizer = opacus.optimizers.DPOptimizer(
+        torch.optim.Adam(trained, lr=rate),
+        noise_multiplier=run.scale / training.clip,
+        max_grad_norm=training.clip,
+        expected_batch_size=round(training.sample_rate * len(records)),
+        loss_reduction="mean",
+    )
+    rng = np.random.default_rng(0)
+    for _ in range(steps):
+        chosen = np.flatnonzero(rng.random(len(records)) < training.sample_rate)
+        parts = np.array_split(chosen, -(-len(chosen) // BLOCK))
+        for number, part in enumerate(parts, 1):
+            optimizer.signal_skip_step(do_skip=number < len(parts))
+            language_losses(wrapped, records.batch(part, len(part), LENGTH)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    return wrapped.to_standard_module().merge_and_unload().requires_grad_(False).eval()
+
+
+def step_seconds(load: Any, records: TextRecords, run: Any) -> dict[str, float]:
+    """Return CPU seconds of a step: private, the same without privacy, all weights, and Opacus."""
+    adapted, sample = run.adapted, np.arange(round(run.training.sample_rate * len(records)))
+
+    def private() -> None:
+        sum_clipped_gradients(adapted, records, sample, run.training.clip)
+
+    def usual() -> None:
+        for adapter in adapted.adapters:
+            adapter.middle = adapter.middle.detach().requires_grad_(True)
+        for _, batch in records.blocks(sample, adapted.vocabulary):
+            language_losses(adapted.model, batch).sum().backward()
+        for adapter in adapted.adapters:
+            adapter.middle = adapter.middle.detach()
+
+    found = {}
+    with adapted.attach():
+        for name, step in (("private", private), ("usual", usual)):
+            step()
+            start = time.process_time()
+            for _ in range(2):
+                step()
+            found[name] = (time.process_time() - start) / 2
+    for name, train in (
+        (
+            "all weights",
+            lambda: descend(load(), records, BLOCK, RATE, [0.0] * len(sample[::BLOCK])),
+        ),
+        ("opacus", lambda: opacus_steps(load(), records, run, RATES[0], 2)),
+    ):
+        start = time.process_time()
+        train()
+        found[name] = (time.process_time() - start) / (1 + (name == "opacus"))
+    return found
+
+
+def measure(line: dict[str, Any], base: Path, records: TextRecords, held: TextRecords) -> Any:
+    """Train as a line says, and return it with what was measured."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(base)
+
+    def load() -> Any:
+        return transformers.GPT2LMHeadModel.from_pretrained(base).eval()
+
+    def finish(model: Any, cpu: float, **more: Any) -> dict[str, Any]:
+        found = {"loss": float(losses(model, held).mean()), "cpu": cpu, **more}
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        if name != "base":
+            found |= attack((model, tokenizer), (load(), tokenizer), records, held)
+        return {**line, **found, "megabytes": memory}
+
+    name, eta, model, start = line["training"], line["eta"], load(), time.process_time()
+    if name == "base":
+        return finish(model, 0.0)
+    if name == "usual":
+        steps = len(records) * EPOCHS // ROWS
+        descend(model, records, ROWS, RATE, (k / steps for k in range(steps)))
+        return finish(model, time.process_time() - start)
+    settings = default_training(len(records), eta, length=LENGTH)
+    run = leaf.TextRun(model, settings, records, eta)
+    if name == "private":
+        run.train()
+        more = {"rank": settings.rank, "sample_rate": settings.sample_rate}
+        more |= {"steps": settings.steps, "weights": run.adapted.size, "scale": run.scale}
+        with run.adapted.attach():
+            return finish(model, time.process_time() - start, **more)
+    if name == "opacus":
+        start = time.process_time()
+        tried = [opacus_steps(load(), records, run, rate, settings.steps) for rate in RATES]
+        cpu = (time.process_time() - start) / len(RATES)
+        best = min(tried, key=lambda each: float(losses(each, held).mean()))
+        return finish(best, cpu, rank=RANK)
+    return line | step_seconds(load, records, run)
 
 
 def main() -> None:
@@ -107,48 +215,31 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--documents", type=int, nargs="+", default=[1000, 5000, 20_000])
     parser.add_argument("--eta", type=float, nargs="+", default=[0.05, 0.1, 0.2, 0.3])
+    parser.add_argument("--rivals", action="store_true")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    base = given.folder / "base"
+    base, file = given.folder / "base", given.folder / "results.jsonl"
     if not base.exists():
         make_base(base)
-    file = given.folder / "results.jsonl"
     known = [json.loads(line) for line in file.open()] if file.exists() else []
     tokenizer = transformers.AutoTokenizer.from_pretrained(base)
-    texts = documents("code")
+    texts = documents("headers")
     coded = leaf.encode_documents(tokenizer, texts[: HELD + max(given.documents)], LENGTH)
     held = TextRecords(coded[:HELD], LENGTH)
-
-    def load() -> Any:
-        return transformers.GPT2LMHeadModel.from_pretrained(base).eval()
-
+    todo: list[tuple[str, float | None]] = [("base", None), ("usual", None)]
+    todo += [("private", eta) for eta in given.eta]
+    if given.rivals:
+        todo += [("steps", given.eta[0]), *(("opacus", eta) for eta in given.eta)]
     for count in given.documents:
         records = TextRecords(coded[HELD : HELD + count], LENGTH)
-        data = (TextRecords(records.documents[:HELD], LENGTH), held)
-        for eta in (None, 0.0, *given.eta):
-            kind = {"documents": count, "eta": eta}
-            if any(kind.items() <= line.items() for line in known):
+        for name, eta in todo:
+            line = {"training": name, "documents": count, "eta": eta}
+            if any(line.items() <= old.items() for old in known):
                 continue
-            model, start = load(), time.process_time()
-            if eta is None:
-                steps = len(records) * EPOCHS // ROWS
-                descend(model, records, ROWS, RATE, (k / steps for k in range(steps)))
-                line = report(kind, model, load(), data, time.process_time() - start)
-            elif eta:
-                settings = leaf.default_training(count, eta, length=LENGTH)
-                run = leaf.TextRun(model, settings, records, eta)
-                run.train()
-                cpu = time.process_time() - start
-                with run.adapted.attach():
-                    line = report(kind, model, load(), data, cpu)
-                kind |= {"rank": settings.rank, "sample_rate": settings.sample_rate}
-                line |= kind | {"weights": run.adapted.size}
-            else:
-                line = report(kind, model, load(), data, 0.0)
-            known.append(line)
+            done = json.dumps(measure(line, base, records, held))
             with file.open("a") as lines:
-                lines.write(json.dumps(line) + "\n")
-            print(json.dumps(line), flush=True)
+                lines.write(done + "\n")
+            print(done, flush=True)
 
 
 if __name__ == "__main__":

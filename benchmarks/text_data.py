@@ -1,7 +1,8 @@
-"""Texts for the benchmark of ``protect-text``: what installed packages say; imported, not run.
+"""Texts for the benchmark of ``protect-text``, from installed packages; imported, not run.
 
-The base model learns from paragraphs of docstrings.  It is fine-tuned on another domain: the bodies
-of functions.  A document is a paragraph or the beginning of a body; repeated ones are left out.
+The base model learns from paragraphs of docstrings.  It is fine-tuned on another domain: paragraphs
+of C++ headers, or bodies of Python functions, which chose the settings.  A document is a paragraph
+or the beginning of a body; repeated ones are left out.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 PACKAGES = {
     "docstrings": ("numpy", "scipy", "pandas", "sklearn", "torch", "transformers"),
     "code": ("sklearn", "scipy"),
+    "headers": ("torch",),
 }
 #: Shortest document of code and longest, in characters.
 _SHORT, _CHARACTERS = 60, 300
@@ -26,11 +28,11 @@ _SHORT, _CHARACTERS = 60, 300
 _WORDS = 8
 
 
-def _files(names: tuple[str, ...]) -> Iterator[Path]:
+def _files(names: tuple[str, ...], ending: str) -> Iterator[Path]:
     for name in names:
         found = importlib.util.find_spec(name)
         if found is not None and found.submodule_search_locations:
-            yield from sorted(Path(found.submodule_search_locations[0]).rglob("*.py"))
+            yield from sorted(Path(found.submodule_search_locations[0]).rglob(f"*.{ending}"))
 
 
 def _paragraphs(path: Path) -> Iterator[str]:
@@ -53,6 +55,13 @@ def _bodies(path: Path) -> Iterator[str]:
                 yield " ".join(" ".join(block).split())[:_CHARACTERS]
 
 
+def _declarations(path: Path) -> Iterator[str]:
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for part in re.split(r"\n\s*\n", text):
+        if not part.lstrip().startswith("#"):
+            yield " ".join(part.split())[:_CHARACTERS]
+
+
 def _prose(text: str) -> str | None:
     """Return a text on one line, or None for code, tables and the like."""
     line = " ".join(text.split())
@@ -68,10 +77,14 @@ def _code(text: str) -> str | None:
 
 
 def documents(kind: str) -> list[str]:
-    """Return distinct documents in a random order: ``docstrings`` or ``code``."""
-    read, clean = {"docstrings": (_paragraphs, _prose), "code": (_bodies, _code)}[kind]
+    """Return distinct documents in a random order: ``docstrings``, ``code`` or ``headers``."""
+    read, clean, ending = {
+        "docstrings": (_paragraphs, _prose, "py"),
+        "code": (_bodies, _code, "py"),
+        "headers": (_declarations, _code, "h"),
+    }[kind]
     found: dict[str, None] = {}
-    for path in _files(PACKAGES[kind]):
+    for path in _files(PACKAGES[kind], ending):
         try:
             texts = list(read(path))
         except (SyntaxError, ValueError):

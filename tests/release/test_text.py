@@ -385,6 +385,14 @@ def test_batch_normalisation_is_refused():
         check_model(AdaptedModel(model, 2, language_losses), LENGTH)
 
 
+def test_a_weight_that_two_layers_share_is_refused():
+    model = gpt2()
+    first, second = (block.mlp.c_fc for block in model.transformer.h)
+    second.weight = first.weight
+    with pytest.raises(InputError, match="a weight of its own"):
+        check_model(AdaptedModel(model, 2, language_losses), LENGTH)
+
+
 @pytest.mark.parametrize("make", [gpt2, llama])
 def test_models_that_treat_documents_alone_are_accepted(make):
     adapted = AdaptedModel(make(), 2, language_losses)

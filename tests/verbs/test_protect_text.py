@@ -1,7 +1,9 @@
 """The verb ``protect-text``: folders, ledgers, stopped runs, canaries and bad input."""
 
 import json
+import os
 import shutil
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -243,6 +245,43 @@ def test_a_ledger_is_charged_once_however_often_the_run_is_stopped(folder, tmp_p
     assert not (tmp_path / "second").exists()
     with pytest.raises(InputError, match="sample_rate must be 1"):
         protect_texts(folder, **(options | {"out": tmp_path / "third", "sample_rate": 0.5}))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_killed_run_is_charged_once_and_draws_new_noise(folder, tmp_path, monkeypatch):
+    """SIGKILL in the third step: what is repeated has fresh coins and noise, in one entry."""
+    from memberbound.release import text_files
+    from memberbound.release.all_rows import text_training
+
+    monkeypatch.setattr(text_files, "_SECONDS", 0.0)
+    book, drawn = tmp_path / "ledger.json", tmp_path / "drawn"
+    ledger(book, limit_eta=0.25)
+    options = {"out": tmp_path / "safe", "ledger": book, "insecure_seed": None, "steps": 5}
+    measure = text_training.noisy_release
+
+    def noted(total, scale, source):
+        noisy = measure(total, scale, source)
+        with drawn.open("a") as file:
+            file.write(f"{(noisy - total)[:4].tolist()}\n")
+        if os.getpid() != parent and len(drawn.read_text().splitlines()) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return noisy
+
+    monkeypatch.setattr(text_training, "noisy_release", noted)
+    parent, child = os.getpid(), os.fork()
+    if child == 0:  # pragma: no cover
+        protected(folder, **options)
+        os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    assert not (tmp_path / "safe").exists()
+    answer = protected(folder, resume=True, **options)
+    noises = drawn.read_text().splitlines()
+    # Two steps were stored; the third one was drawn, never stored, and is drawn anew.
+    assert len(noises) == len(set(noises)) == 6
+    (entry,) = json.loads(book.read_text())["releases"]
+    assert (entry["state"], entry["mu"]) == ("released", answer.mu)
+    assert answer.curve == protected(folder, **SMALL | {"steps": 5, "sample_rate": 1.0}).curve
 
 
 @pytest.mark.parametrize(

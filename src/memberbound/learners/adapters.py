@@ -81,6 +81,7 @@ def merge_tensors(
             if down not in tensors or up not in tensors:
                 continue
             change = scale * (tensors[up].double() @ tensors[down].double())
+            change = change.to(layer.weight.device)
             change = change.T if hasattr(layer, "nf") else change
             if change.shape != layer.weight.shape:
                 raise InputError(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from memberbound.release.all_rows.histograms import MOST_CLASSES
+from memberbound.release.all_rows.network_modules import torch_module
 from memberbound.release.all_rows.text import TextRun, adapt_model, tokenize_records
 from memberbound.release.all_rows.text_budget import TextBudget
 from memberbound.release.all_rows.text_classes import (
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
 
     from torch.nn import Module
     from transformers import PreTrainedTokenizerBase
+
+
+def training_device() -> str:
+    """Return the first GPU that computes in double precision as well, otherwise the CPU."""
+    return "cuda" if torch_module().cuda.is_available() else "cpu"
 
 
 class Store(Protocol):
@@ -64,8 +70,8 @@ class TextBase:
 
     def load(self, names: tuple[str, ...] | None) -> None:
         """Load the model, with a head of these classes."""
-        loaded = load_base(self.folder, self.text, self.label, names)
-        self.model, self.tokenizer, self.kinds = loaded
+        model, self.tokenizer, self.kinds = load_base(self.folder, self.text, self.label, names)
+        self.model = model.to(training_device())
 
     def fingerprint(self) -> str:
         """Return a SHA-256 of the folder's weights and tokenizer."""

@@ -17,10 +17,18 @@ from memberbound.release.noise import check_eta_range
 if TYPE_CHECKING:
     from torch.nn import Module
 
-#: Settings, chosen on public texts (docs/howto/fine-tune-a-language-model.md): steps, passes over
-#: the documents, rate, tokens of a document; rank by the number of records times μ.
-_STEPS, _PASSES, _RATE, _LENGTH = 60, 4.0, 1.5, 128
-_RANKS = ((300.0, 8), (900.0, 16), (math.inf, 32))
+#: Settings, chosen on public texts (docs/text-benchmark.md): steps, passes over the documents, rate
+#: and tokens of a document.
+_STEPS, _PASSES, _RATE, _LENGTH = 60, 3.0, 1.5, 128
+#: The signal, which is the number of records times μ, that these belong to.  The rate grows with
+#: the signal to this power up to a maximum; from this signal on the steps do, up to three times as
+#: many.  Rank by the signal.
+_SIGNAL, _RATE_POWER, _MOST_RATE, _STEPS_POWER, _MOST_STEPS = 1250.0, 0.8, 15.0, 1 / 3, 180
+_RANKS = ((300.0, 8), (900.0, 16), (2500.0, 32), (math.inf, 64))
+#: Maximum number of steps if each takes all documents.
+_WHOLE_STEPS = 16
+#: The signal from which fewer documents in a step cost less than the time that they save.
+_AMPLE_SIGNAL = 5000.0
 #: The product of the number of records and μ below which noise drowns any gradient.
 _LEAST_SIGNAL = 60.0
 
@@ -42,26 +50,30 @@ def default_training(
     Edge cases: refuse a corpus if noise would drown its gradients.
     """
     mu = 2 * float(special.ndtri(0.5 + check_eta_range(eta)))
-    if records * mu < _LEAST_SIGNAL:
+    signal = records * mu
+    if signal < _LEAST_SIGNAL:
         raise InputError(
             f"texts must have at least {math.ceil(_LEAST_SIGNAL / mu)} records (documents, or "
             f"persons with unit) for eta {eta!r}, got {records}: with fewer, noise drowns their "
             "content. Collect more, or allow a larger eta."
         )
-    taken = whole_number("steps", _STEPS if steps is None else steps, at_least=1)
+    usual = min(_MOST_STEPS, round(_STEPS * max(1.0, signal / _SIGNAL) ** _STEPS_POWER))
+    taken = whole_number("steps", usual if steps is None else steps, at_least=1)
     # A noise multiplier of about 1.2: below 1 sampling no longer makes up for smaller noise.
-    least = 0.6 * mu / math.sqrt(taken)
+    least = 0.6 * mu / math.sqrt(taken) if signal < _AMPLE_SIGNAL else 0.0
     sample = min(1.0, max(_PASSES / taken, least)) if sample_rate is None else sample_rate
-    usual = next(size for limit, size in _RANKS if records * mu < limit)
-    chosen = usual if rank is None else rank
-    return TextTraining(taken, sample, _RATE if rate is None else rate, chosen, length)
+    if rate is None:
+        rate = min(_MOST_RATE, _RATE * (signal / _SIGNAL) ** _RATE_POWER)
+    if rank is None:
+        rank = next(size for limit, size in _RANKS if signal < limit)
+    return TextTraining(taken, sample, rate, rank, length)
 
 
 def whole_samples(training: TextTraining, *, given: float | None) -> TextTraining:
     """Return the settings with full-batch steps, so that a ledger can compose their curve."""
     if given is not None:
         raise InputError(f"sample_rate must be 1 with a ledger, got {given!r}.")
-    steps = max(1, min(training.steps, math.ceil(4 * _PASSES)))
+    steps = max(1, min(training.steps, _WHOLE_STEPS))
     return replace(training, sample_rate=1.0, steps=steps)
 
 
