@@ -212,7 +212,7 @@ def test_a_stored_state_holds_no_text(folder, tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        protect_texts(folder, out=tmp_path / "safe", progress=stop)
+        protect_texts(folder, out=tmp_path / "safe", progress=stop, sample_rate=1.0)
     (file,) = (tmp_path / "safe.run").iterdir()
     content = file.read_bytes()
     assert not any(word.encode() in content for word in WORDS)
@@ -270,18 +270,18 @@ def test_a_killed_run_is_charged_once_and_draws_new_noise(folder, tmp_path, monk
     monkeypatch.setattr(text_training, "noisy_release", noted)
     parent, child = os.getpid(), os.fork()
     if child == 0:  # pragma: no cover
-        protected(folder, **options)
+        protect_texts(folder, **options)
         os._exit(1)
     _, status = os.waitpid(child, 0)
     assert os.WTERMSIG(status) == signal.SIGKILL
     assert not (tmp_path / "safe").exists()
-    answer = protected(folder, resume=True, **options)
+    answer = protect_texts(folder, resume=True, **options)
     noises = drawn.read_text().splitlines()
     # Two steps were stored; the third one was drawn, never stored, and is drawn anew.
     assert len(noises) == len(set(noises)) == 6
     (entry,) = json.loads(book.read_text())["releases"]
     assert (entry["state"], entry["mu"]) == ("released", answer.mu)
-    assert answer.curve == protected(folder, **SMALL | {"steps": 5, "sample_rate": 1.0}).curve
+    assert answer.curve == protect_texts(folder, **SMALL | {"steps": 5, "sample_rate": 1.0}).curve
 
 
 @pytest.mark.parametrize(
