@@ -21,8 +21,8 @@ settings in hindsight (by the mean of all runs), which would cost them something
 perturbation (strong convexity: the minimiser moves by at most 2L/(nλ)), objective perturbation
 (Kifer, Smith and Thakurta 2012, at the (ε, 1e-5) of the same μ), and noisy mini-batches by Opacus
 with the noise that our accountant finds.  For two classes also interpret-core's private explainable
-boosting as it comes, at the nominal ε whose two parts keep the same η under replace-one; it is told
-categories, and exact ranges where ours are paid for.
+boosting with its defaults, at the nominal ε for which its two parts keep the same η under
+replace-one; it gets categories, and exact ranges where ours are paid for.
 """
 
 from __future__ import annotations
@@ -433,8 +433,8 @@ def canary(eta: float, learner: str, kind: str, rows: int = 2000) -> tuple[float
     """Advantage of the likelihood-ratio attacker on one record, and the certified one.
 
     A record at one end of every range moves to the other end (``place``), so that its gradient and
-    its share of the means turn round; or its class is exchanged (``class``).  All others lie on the
-    same line, half of them in either class, and hold its score near 0.
+    its share of the means turn round; or its class is exchanged (``class``).  All others are on the
+    same line, half of them in either class, and keep its score near 0.
     """
     draws = np.random.default_rng(0)
     ends = np.repeat(draws.choice([-1.0, 1.0], (rows, 1)), 5, axis=1)
@@ -482,7 +482,7 @@ def table(lines: list[dict[str, Any]], key: str) -> str:
 
     def cell(data: str, method: str, eta: float | None) -> str:
         mine = [x for x in lines if (x["data"], x["method"], x["eta"]) == (data, method, eta)]
-        # The setting that is best over all runs, which would be unknown in practice.
+        # The best setting over all runs, which is unknown in practice.
         judge, sign = ("log_loss", -1) if key == "log_loss" else ("accuracy", 1)
         means = {
             k: sign * np.mean([x[judge] for x in mine if x["setting"] == k])
@@ -534,7 +534,7 @@ def main() -> None:
         print("\n\n".join(table(lines, key) for key in KEYS))
         return
     warnings.simplefilter("ignore")
-    # Run by run, so that what was measured before an end is balanced.
+    # Run by run, so that the results of an interrupted benchmark are balanced.
     runs = range(SPLITS * asked.runs)
     tried = [(run, n) for run in runs for n in asked.dataset if run < asked.runs or n in SMALL]
     for run, name in tried:

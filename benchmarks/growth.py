@@ -141,7 +141,7 @@ def calls_on_stored(path: Path) -> dict[str, Callable[[], object]]:
 
 
 def sample_memory(verb: str, path: Path, hard: int | None) -> dict[str, float]:
-    """One question, in a process of its own and a control group, with its memory in MB."""
+    """Measure one call, in its own process and control group, with its memory in MB."""
     group = GROUPS / f"growth-{os.getpid()}"
     own = []
     if hard is not None:
@@ -201,7 +201,7 @@ def measure_stored(sizes: list[int], verbs: list[str], kinds: list[str], hard: i
 
 
 def on_two_workers(question: Callable[[object], object]) -> object:
-    """Ask on a dask cluster of two processes, which end before the seconds are counted."""
+    """Call it on a dask cluster of two processes, which end before the seconds are counted."""
     import distributed
 
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}

@@ -44,7 +44,7 @@ from memberbound.release.randomness import InsecureSource
 from oracle.bayes_attack import Attacked, Interval, beliefs, exact_attack
 
 ERROR = 0.05
-#: The column that a certificate speaks of.
+#: The column that a certificate covers.
 NAMED = {"average": "average", "every": "worst"}
 Outputs = tuple[np.ndarray, np.ndarray]
 
@@ -230,7 +230,7 @@ def _bets(values: np.ndarray, error: float) -> Interval:
 
 
 def strongest(found: Calibration, shadows: Outputs, targets: Outputs) -> tuple[str, Attacked]:
-    """The attack that does better on the record that the certificate speaks of."""
+    """The better attack on the record that the certificate covers."""
     tried = {
         "mixture": shadow_attack(
             found.noise, shadows, targets, releases=16, seed=9, error=ERROR / 2

@@ -1,6 +1,6 @@
-"""How often the intervals of ``summarize`` and ``synthesize`` cover, beside the usual ones.
+"""Coverage of the intervals of ``summarize`` and ``synthesize``, beside the usual ones.
 
-Every run samples a table from a known law, releases a statistic with fresh noise, and asks whether
+Every run samples a table from a known law, releases a statistic with fresh noise, and checks that
 the intervals contain the table's own value and the population's.  The usual interval takes the
 released number for the exact one: it knows the sampling error only.
 
@@ -38,7 +38,7 @@ LEVELS = (0.1, 0.5, 0.9)
 
 
 def draw_table(rows: int, draws: np.random.Generator) -> pd.DataFrame:
-    """Return rows of the law whose population values are known."""
+    """Return rows of a law with known population values."""
     age = AGE.rvs(rows, random_state=draws)
     gaps = np.where(draws.random(rows) < 0.2, np.nan, age)
     kinds = draws.choice(list(SHARES), rows, p=list(SHARES.values()))
@@ -48,7 +48,7 @@ def draw_table(rows: int, draws: np.random.Generator) -> pd.DataFrame:
 
 
 def draw_visits(persons: int, draws: np.random.Generator) -> pd.DataFrame:
-    """Return one to four visits of each person, whose ages differ little between visits."""
+    """Return one to four visits of each person, with similar ages at all visits."""
     visits = 1 + np.arange(persons) % 4
     whose = np.repeat(np.arange(persons), visits)
     table = draw_table(persons, draws).iloc[whose].reset_index(drop=True)
@@ -227,7 +227,7 @@ def simulate_synthetic(
 ) -> Iterator[tuple[str, list[float]]]:
     """Yield a function's name and the shares: for the table, the population, usual, answered.
 
-    The usual interval is the one that the new rows themselves would give.
+    The usual interval is computed from the new rows themselves.
     """
     names = OF_PERSONS if unit else tuple(FUNCTIONS)
     hits: dict[str, list[list[bool]]] = {name: [] for name in names}

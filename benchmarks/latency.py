@@ -27,9 +27,9 @@ from threadpoolctl import threadpool_limits
 
 from memberbound import load, protect
 
-NUMBERS = [f"number{place}" for place in range(10)]
-WORDS = [f"word{place}" for place in range(4)]
-LABELS = [f"label{place}" for place in range(8)]
+NUMBERS = [f"number{index}" for index in range(10)]
+WORDS = [f"word{index}" for index in range(4)]
+LABELS = [f"label{index}" for index in range(8)]
 BOUNDS = {name: [-4, 4] for name in NUMBERS} | dict.fromkeys(WORDS, LABELS) | {"ill": ["no", "yes"]}
 
 

@@ -6,10 +6,10 @@
 Each constant of :data:`CONSTANTS` is varied on its own, the others stay as they are in the code.
 Every value is measured on a fifth of the *training* rows of the tables of ``protect_tables.py``,
 plain and with a rare class, and never on their test rows.  Per table, the choice is made on all
-*other* tables (a table counts once, with all its forms): of the values whose mean merit is within a
-standard error of the best one's (over tables, of paired differences), the one in the middle of the
-list.  Otherwise noise would choose: heart once got a prior slope that cost a tenth of its log loss.
-The lists and the values at which the other constants stay know all tables, which this cannot undo.
+*other* tables (a table counts once, with all its forms): of the values with a mean merit within a
+standard error of the best one's (over tables, of paired differences), the middle one of the list.
+Otherwise noise would choose: heart once got a prior slope that cost a tenth of its log loss. The
+lists and the values at which the other constants stay know all tables, which this cannot undo.
 Merit: AUC minus a quarter of the log loss as a multiple of a constant's.
 
 ``--json`` is written line by line; what it has already is not run again.  ``protect_tables.py
@@ -107,7 +107,7 @@ def applied(learner: str, choice: Choice) -> Iterator[None]:
 
 
 def current(learner: str) -> dict[str, Any]:
-    """Return the values in the code: those whose replacement changes nothing."""
+    """Return the values in the code: those with a replacement that changes nothing."""
     values = {}
     for name, (module, replace, compared) in CONSTANTS[learner].items():
         same = [v for v in compared if all(getattr(module, k) == x for k, x in replace(v).items())]

@@ -135,7 +135,7 @@ UNSEEN: dict[str, Callable[[Path], pd.DataFrame]] = {
 
 
 def rare(table: pd.DataFrame) -> pd.DataFrame:
-    """Return at most 5 000 rows of which 5 % are of the class that is the rarer one."""
+    """Return at most 5 000 rows, 5 % of them of the rarer class."""
     share = table[TARGET].mean()
     flipped = table[TARGET] if share <= 0.5 else 1 - table[TARGET]
     table = table.assign(y=flipped)

@@ -1,7 +1,7 @@
 """Reference values of DP-SGD, by a contour integral instead of a lattice.
 
-Shares no code and no method with memberbound, riskcal or dp-accounting, all of which put losses on
-a lattice.  With L the privacy loss of one step, x ~ N(0, σ²) and s = (x - ½)/σ²,
+Shares no code and no method with memberbound, riskcal or dp-accounting, which all put losses on a
+lattice.  With L the privacy loss of one step, x ~ N(0, σ²) and s = (x - ½)/σ²,
 
     L = ln(1 - q + q·e^s),      M(z) = E e^{zL}   ("out" law),      M(z+1)   ("in" law),
 
@@ -14,7 +14,7 @@ Re z = c > 0 gives
 
 Errors, all of them bounded or at rounding level:
 
-* M(z): the trapezoidal rule on x.  The nearest singularity of L lies πσ² off the real line, so
+* M(z): the trapezoidal rule on x.  The nearest singularity of L is πσ² off the real line, so
   spacing h has an error of about e^{-2π²σ²/h}; σ/16 or less puts that below 1e-100.
 * The line integral: the trapezoidal rule with spacing h equals the wanted number plus its aliases
   Σ_{k≠0} e^{ckp} f(τ + kp), p = 2π/h (Poisson summation).  They are ≥ 0; those on the left are at

@@ -8,7 +8,7 @@
 Eight tables are split 80/20.  Per table, η and method, gradient boosting is trained on the new rows
 and tested on the real rows that had no part: AUC, and log loss less that of a constant.  Also the
 error of the class share, the mean and the largest total variation of two columns (numbers in ten
-bins), contradictions between columns of which one decides the other, and processor seconds.
+bins), contradictions between columns if one determines the other, and processor seconds.
 
 Methods: ``synthesize`` with nothing public but names (*no bounds*), and with categories and ranges
 (*bounds*).  Rivals at the same μ: *independent* columns given the class, the whole budget on (bin,
@@ -99,7 +99,7 @@ DATA: dict[str, Callable[[Path], tuple[pd.DataFrame, str]]] = {
     "hotel": _plain("hotel", "is_canceled"),
     "health_insurance": _plain("health_insurance", "insurance", "rownames"),
 }
-#: Columns of which the first decides the second.
+#: Pairs of columns; the first determines the second.
 FUNCTIONS = {
     "adult": [("education", "education_num")],
     "compas": [("age", "age_cat"), ("decile_score", "score_text")],
@@ -116,7 +116,7 @@ def split(table: pd.DataFrame, run: int, rows: int | None) -> tuple[pd.DataFrame
 # ── Codes: numbers and labels as a public scheme sees them ────────────────────────────────────────
 
 _ABSENT = ("NULL", "NA", "?", "None", "none", "nan", "<NA>", "NaT")
-#: Bins of a number; labels of a column, the rarest of which count as one.
+#: Bins of a number; labels of a column (the rarest count as one).
 _BINS, _MOST_LABELS = 10, 64
 #: Categories that an owner might list.
 _MOST_LISTED = 400

@@ -94,7 +94,7 @@ async def all_at_once(address: str, count: int) -> tuple[float, list[float]]:
 
 
 def beside_a_certificate(client: httpx.Client, path: Path, rows: int) -> dict[str, Any]:
-    """Ask while a job certifies the table."""
+    """Send questions while a job certifies the table."""
     start = time.perf_counter()
     uploaded = client.post(
         "/api/files", params={"name": path.name}, content=path.read_bytes(), timeout=PATIENCE

@@ -19,7 +19,7 @@ import memberbound as mb
 documented = (inspect.getdoc(getattr(np, name)) or "" for name in dir(np))
 texts = {" ".join(p.split()[:24]) for d in documented for p in d.split("\n\n") if len(p) > 90}
 texts = [sorted(texts)[i] for i in np.random.default_rng(0).permutation(len(texts))[:300]]
-words = {word: place for place, word in enumerate(sorted({*" ".join(texts).split()}), 2)}
+words = {word: index for index, word in enumerate(sorted({*" ".join(texts).split()}), 2)}
 tokens = Tokenizer(models.WordLevel({"[UNK]": 0, "[BOS]": 1, **words}, unk_token="[UNK]"))
 tokens.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
 tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=tokens, bos_token="[BOS]")

@@ -27,7 +27,7 @@ def paragraphs(*modules):
 
 public = paragraphs(np)[:400]
 letters = paragraphs(pd.DataFrame)[:400]
-words = {word: place for place, word in enumerate(sorted({*" ".join(public).split()}), 2)}
+words = {word: index for index, word in enumerate(sorted({*" ".join(public).split()}), 2)}
 tokens = Tokenizer(models.WordLevel({"[UNK]": 0, "[BOS]": 1, **words}, unk_token="[UNK]"))
 tokens.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
 tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=tokens, bos_token="[BOS]")
@@ -43,12 +43,12 @@ for row in [row for row in rows if len(row) > 2] * 2:
     optimiser.step()
 
 with TemporaryDirectory() as folder:
-    place = Path(folder)
-    base.save_pretrained(place / "base")
-    tokenizer.save_pretrained(place / "base")
+    work = Path(folder)
+    base.save_pretrained(work / "base")
+    tokenizer.save_pretrained(work / "base")
     lines = [json.dumps({"text": text}) + "\n" for text in letters]
-    (place / "letters.jsonl").write_text("".join(lines))
-    given = {"lm": place / "base", "texts": place / "letters.jsonl", "out": place / "safe"}
+    (work / "letters.jsonl").write_text("".join(lines))
+    given = {"lm": work / "base", "texts": work / "letters.jsonl", "out": work / "safe"}
     safe = mb.protect_text(**given, length=12, canaries=50, steps=20, insecure_seed=0)
     print(safe.sentence)
     print(safe.summary())

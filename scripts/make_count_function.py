@@ -3,7 +3,7 @@
 ``python scripts/make_count_function.py`` solves one linear program per exponent s, writes
 ``src/memberbound/iid/poisson_table.csv`` and verifies it; ``--verify`` only verifies the file.
 
-What is verified, for *every* λ > 0 (the three ranges are the three claims of the proof):
+It verifies, for *every* λ > 0 (the three ranges are the three claims of the proof):
 
 * λ ≤ 1: s + e^{-s h(1)} ≤ 1 (h(1) ≥ 1 when s = 0);
 * 1 ≤ λ ≤ 2·c₀: values on a fine grid, and a bound on the second derivative between grid points;

@@ -3,9 +3,9 @@
 
     python verify.py model.skops [--certificate FILE] [--ledger FILE]
 
-One file, Python 3.11 or newer, the standard library alone, from ``proofs/verification.md``, whose
-sections comments give.  Doubles, their sums and products are fractions; roots, exponentials
-and the normal distribution are enclosed in decimal intervals.  The exit status is 0 if nothing
+One file, Python 3.11 or newer, the standard library alone, from ``proofs/verification.md``;
+comments give its sections.  Doubles, their sums and products are fractions; roots, exponentials and
+the normal distribution are enclosed in decimal intervals.  The exit status is 0 if nothing
 contradicts the certificate, 3 if a check fails, 2 if it cannot be read or recomputed here.
 
 It cannot check that the noise was drawn as stated and kept secret.  It cannot check that the stated
@@ -207,7 +207,7 @@ EACH_DRAW = 42 * Fraction(1, 2**46) + Fraction(1, 2**70)
 
 
 class Certificate:
-    """A certificate whose fields have been looked at, and its checks."""
+    """A certificate with validated fields, and its checks."""
 
     def __init__(self, c: dict[str, Any]) -> None:
         self.c, self.r, self.s = c, c["derivation"], Interval.of(c["derivation"]["slack"])
@@ -397,7 +397,7 @@ class Certificate:
 
 
 class Sums:
-    """What k records put into a sum, normal around ±(shift + B): thresholds of it are attacks."""
+    """The sum of k records, normal around ±(shift + B): its thresholds are attacks."""
 
     # The best ones for normal noise.  Sampled: k records turn into opposites, B is a count of kT.
 

@@ -3,7 +3,7 @@
 ``cli.md``, ``glossary.md`` and ``gallery.md`` are completed from the code and from ``examples/``;
 ``theorems.md``, ``errata.md``, ``changelog.md``, ``proofs/``, ``notebooks/`` (run here) and
 ``howto/roc.svg`` are generated.
-So none of them can drift from its source.
+So each agrees with its source.
 """
 
 import shutil

@@ -43,7 +43,7 @@ class Block(NamedTuple):
     text: str
     start: int
     end: int
-    #: Why it is not run.
+    #: The reason for not running it.
     reason: str | None
 
 

@@ -1,7 +1,7 @@
 """The preprint of October 2023, result by result.
 
-All of it returned in A24 under other numbers, and is the same function here, but for the corollary
-that was withdrawn.
+A24 restates all of it under other numbers, so the functions are the same, except for the withdrawn
+corollary.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ __all__ = [
 
 
 def withdrawn_sample_size(d: ArrayLike, epsilon: ArrayLike) -> Numbers:
-    """A23-C4.1.1: return √d/ε, the size that a withdrawn corollary claims to suffice.  It does not.
+    """A23-C4.1.1: return √d/ε, the sufficient size claimed by a withdrawn corollary.  It does not.
 
     ``aubinais2025.required_sample_size`` is the size that holds; compare both.
 

@@ -421,7 +421,7 @@ def diversity_from_indices(gini_simpson: float, shannon: float, atoms: int) -> B
 
 
 def law_that_leaks(sizes: Sequence[int], leaks: Sequence[float]) -> tuple[FloatArray, FloatArray]:
-    """A25-L20: return a law whose worst leak at every n_i is at least the leak wanted there.
+    """A25-L20: return a law with a worst leak of at least the wanted one at every n_i.
 
     The result is (probabilities, multiplicity) for :func:`leak_of_law`.  A block of mass w on K
     atoms leaks w(1 - w/K)ⁿ ≥ w(1 - n/K); block i carries the difference of two wanted leaks.  An

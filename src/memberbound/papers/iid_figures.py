@@ -27,7 +27,7 @@ from memberbound.papers.reproduction import (
     above,
     below,
     near,
-    swept,
+    run_sweep,
 )
 from memberbound.report.drawing import BLUE, GREY, ORANGE
 from memberbound.threads import one_thread
@@ -42,7 +42,7 @@ Whole = NDArray[np.int64]
 #: Thresholds of the figures; the text mentions only the smallest.
 THRESHOLDS = (1e-2, 1e-4, 1e-6)
 SMALLEST = THRESHOLDS[-1]
-#: N(0, 0.01) is read as a variance.
+#: The 0.01 of N(0, 0.01) is read as a variance.
 NOISE = 0.1
 DIMENSIONS = (10, 20, 50, 100, 200, 500, 1000, 1200, 1500, 2000)
 
@@ -137,11 +137,11 @@ class NetworkSetting:
 
     @property
     def looks(self) -> tuple[float, ...]:
-        """Iterations at which losses are looked at, the start and the end among them."""
+        """Iterations at which losses are recorded, including the start and the end."""
         return (*map(float, range(0, self.iterations, self.every)), float(self.iterations))
 
     def losses(self, rng: np.random.Generator) -> Iterator[tuple[FloatArray, FloatArray]]:
-        """Train, and yield training and fresh losses at every look."""
+        """Train, and yield training and fresh losses at every recorded iteration."""
         (x, y), (x0, y0) = (
             draw_records(rng, count, self.dimension) for count in (self.records, self.fresh)
         )
@@ -169,7 +169,7 @@ def small_losses(train: FloatArray, fresh: FloatArray) -> dict[str, float]:
 
 
 def _first(sweep: Sweep, reached: NDArray[np.bool_]) -> FloatArray:
-    """Return the first look of every trial at which something is so; nan if never."""
+    """Return the first recorded iteration of every trial with a true value; nan without one."""
     values = np.array(sweep.values)
     return np.asarray(np.where(reached.any(axis=0), values[reached.argmax(axis=0)], np.nan))
 
@@ -179,7 +179,7 @@ def training_checks(sweep: Sweep) -> tuple[ClaimCheck, ...]:
     end = sweep.values[-1]
     share, loss = sweep.quantities[f"train_{SMALLEST:g}"], sweep.quantities["train_loss"]
     most = share >= 0.99
-    # From which look on it is so to the end: the end itself counts where it is not so at all.
+    # The first iteration from which it holds to the end; the end itself if it never holds.
     stays = np.flip(np.logical_and.accumulate(np.flip(most, 0)), 0)
     settled = np.asarray(np.where(most[-1], _first(sweep, stays), end))
     # A25-P10 with α = 1 %: stop at the first mean loss of at most ε·α.
@@ -234,7 +234,7 @@ def figure_1(
         rng = np.random.default_rng([seed, 25, 1, trial])
         return [small_losses(*losses) for losses in setting.losses(rng)]
 
-    sweep = swept("iteration", setting.looks, trials, measure, progress)
+    sweep = run_sweep("iteration", setting.looks, trials, measure, progress)
     title = (
         "A25-F1: two-layer ReLU network during training, n = "
         f"{setting.records}, d = {d}, width {setting.width}"
@@ -247,7 +247,7 @@ def figure_1(
 def small_losses_picture(
     title: str, xlabel: str, panels: Mapping[str, str], log: str = ""
 ) -> Picture:
-    """Return the picture of shares of small losses: panels by the beginning of their quantities."""
+    """Return the picture of shares of small losses, with a panel per prefix of quantities."""
     looks = tuple(zip(THRESHOLDS, (GREY, ORANGE, BLUE), strict=True))
     curves = {
         heading: [(f"{name}_{e:g}", f"ε = {e:g}", colour, "") for e, colour in looks]
@@ -303,7 +303,7 @@ def figure_2(
     def measure(trial: int) -> Measured:
         return [measure_at(trial, d) for d in dimensions]
 
-    sweep = swept("dimension", tuple(map(float, dimensions)), trials, measure, progress)
+    sweep = run_sweep("dimension", tuple(map(float, dimensions)), trials, measure, progress)
     smallest = f"{SMALLEST:g}"
 
     def largest(name: str) -> Average:

@@ -36,7 +36,7 @@ from memberbound.papers.reproduction import (
     above,
     below,
     near,
-    swept,
+    run_sweep,
     trend,
 )
 from memberbound.report.drawing import BLUE, GREY, ORANGE
@@ -53,7 +53,7 @@ CLASSES = 10
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """Images as rows of numbers in [0, 1] with their labels 0 … 9, as the data set splits them."""
+    """Images as rows of numbers in [0, 1] with their labels 0 … 9, in the split of the data set."""
 
     train: Single
     train_labels: Whole
@@ -62,7 +62,7 @@ class Digits:
 
     @classmethod
     def read(cls, folder: Path | None) -> Digits:
-        """Read ``mnist.npz``; refuse a folder without it and files that are something else."""
+        """Read ``mnist.npz``; refuse a folder without it and files with other content."""
         if folder is None or not (folder / "mnist.npz").is_file():
             raise MissingDataError(
                 f"data or {DATA_VARIABLE} must name a folder with mnist.npz, "
@@ -110,7 +110,7 @@ class Setting:
 
     sizes: tuple[int, ...] = (1000, 5000, 10_000)
     clusters: tuple[int, ...] = (20, 50, 100)
-    #: Images per clustering, used for nothing else.
+    #: Images per clustering, not used elsewhere.
     set_aside: int = 1000
     width: int = 256
     rate: float = 0.01
@@ -125,7 +125,7 @@ class Setting:
 
 
 def train_network(x: Single, y: Whole, setting: Setting, rng: np.random.Generator) -> MLPClassifier:
-    """Return scikit-learn's network after that many steps of Adam on the cross-entropy."""
+    """Return scikit-learn's network after this number of Adam steps on the cross-entropy."""
     from sklearn.neural_network import MLPClassifier
 
     size = min(setting.batch, len(y))
@@ -150,7 +150,7 @@ def train_network(x: Single, y: Whole, setting: Setting, rng: np.random.Generato
 
 
 def leaks(counts: Whole, n: int, reading: str) -> dict[str, float]:
-    """Return C_K and the bounds on Δ for atoms that were seen so often."""
+    """Return C_K and the bounds on Δ for atoms with these counts."""
     certificate = certify_counts(CountProfile.from_counts(counts), n, 0.95)
     diversity = certificate.c_k_plug_in.value
     return {
@@ -230,7 +230,9 @@ def tabulate(
         return measure_setting(digits, setting, np.random.default_rng((seed, 25, 3, trial)))
 
     columns, sizes = tuple(map(float, setting.columns)), setting.sizes
-    cells = swept("cell", range(len(columns) * len(sizes)), trials, measure, progress).quantities
+    cells = run_sweep(
+        "cell", range(len(columns) * len(sizes)), trials, measure, progress
+    ).quantities
     sweeps = {
         n: Sweep("clusters", columns, {name: rows[i :: len(sizes)] for name, rows in cells.items()})
         for i, n in enumerate(sizes)
@@ -277,7 +279,7 @@ Sweeps = Mapping[int, Sweep]
 
 
 def table_checks(sweeps: Sweeps) -> tuple[ClaimCheck, ...]:
-    """Return the claims about the table; none in a setting about which nothing is printed."""
+    """Return the claims about the table; none for settings outside the paper."""
     if {(n, int(k)) for n, sweep in sweeps.items() for k in sweep.values} != set(ACCURACY):
         return ()
     return (*_bound_checks(sweeps), *_accuracy_checks(sweeps), *_trend_checks(sweeps))

@@ -441,7 +441,7 @@ def spread_of_inverse_sum(population: int) -> tuple[float, float]:
     """I24-P11: return upper bounds on σ = √Var A and σ₁ = E|A - EA| of A = 1/Σ there.
 
     A = 1/√p at D*, which has probability p.  A half without the last record sums to at least
-    2^(N/2) - 1, any other to at least √p + 2^(N/2-2): elsewhere A lies in (0, r], r = 4·2^(-N/2).
+    2^(N/2) - 1, any other to at least √p + 2^(N/2-2): elsewhere A is in (0, r], r = 4·2^(-N/2).
     So σ² ≤ EA² ≤ 1 + r².  And σ₁ = 2·E(A - EA)₊, to which D* adds at most 2√p.  With m the mean of
     A elsewhere, EA ≥ (1-p)m, so by convexity the rest adds at most 2(1-p)m(1 - (1-p)m/r) ≤ r/2.
 

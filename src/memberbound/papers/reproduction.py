@@ -153,7 +153,7 @@ class Trials:
             self.file.unlink(missing_ok=True)
 
 
-def swept(
+def run_sweep(
     parameter: str,
     values: Sequence[float],
     trials: int,

@@ -134,7 +134,7 @@ def lemma_13() -> Outcome:
     k, sigma, t, size = 4, 2, Fraction(19, 10), 4
     # |X| = 4 for certain, so every moment is a power of 4 and all mass is above t·σ.
     tail = 1 if size > t * sigma else 0
-    # The hypothesis as printed is met, the one that is meant is not.
+    # The printed hypothesis holds, the intended one does not.
     return t**-k, tail, size**2 <= sigma**k < size**k and tail > t**-k, {}
 
 
@@ -151,7 +151,7 @@ def proposition_11() -> Outcome:
         for leaving in chosen
         for entering in set(range(n - 1)) - chosen
     )
-    # Distinct powers of two: the least sum is 2^{n/2} − 1, so A lies in (0, 1/that] at any n.
+    # Distinct powers of two: the least sum is 2^{n/2} − 1, so A is in (0, 1/that] at any n.
     return 2 ** (n / 3), largest, largest <= Fraction(1, 2 ** (n // 2) - 1), {}
 
 

@@ -2,8 +2,8 @@
 
 L24-F1 to F3, twelve records, half of them chosen: candidates are m random directions, records are
 N(w₁, σ²I) around the first one, clipped to norm C; the loss is the mean distance (geometric
-median).  The paper fixes ε(X) and plots ε̃(X)/ε and ε̃(X)/ε(X) averaged over trials.  How ε(X) is
-read: the mechanism is calibrated to the loss's sensitivity Δ(X) inside X, so ε = ε(X)·Δ/Δ(X) with Δ
+median).  The paper fixes ε(X) and plots ε̃(X)/ε and ε̃(X)/ε(X) averaged over trials.  ε(X) is read
+as a calibration of the mechanism to the loss's sensitivity Δ(X) inside X, so ε = ε(X)·Δ/Δ(X) with Δ
 from the clip radius.
 
 L24-F4 to F6, the mean of a random half of 200 records N(0, σ²I), clipped to norm C: noise is
@@ -11,7 +11,7 @@ calibrated to (ε, δ)-DP over the whole ball (L24-L10); ε(X) is the same noise
 of X, ε̃(X) with L24-P12, and the smaller bound by X21.  The mean of n records with noise s
 is the sum with noise n·s, so everything is computed for the sum.
 
-I24-F1: the noise that DP, I24 and X1 ask for on the population of I24-P11 and the statistic 1/Σ of
+I24-F1: the noise that DP, I24 and X1 need on the population of I24-P11 and the statistic 1/Σ of
 a random half.
 """
 
@@ -46,7 +46,7 @@ from memberbound.papers.reproduction import (
     below,
     flat,
     near,
-    swept,
+    run_sweep,
     trend,
 )
 from memberbound.release.noise import izzo_constant
@@ -67,7 +67,7 @@ _RATIOS: tuple[Curve, ...] = (
     ("ratio_population", "ε̃/ε(X)   (practical attacker : worst case inside X)", ORANGE, "s"),
     ("ratio_worst_case", "ε̃/ε   (practical attacker : worst case)", BLUE, "o"),
 )
-#: Drawn last and broken: where the crowd proves nothing more, the other curve shows through.
+#: Drawn last and dashed: if the crowd proves nothing more, the other curve shows through.
 _PROVED: Curve = ("ratio_proved", "what can be proved: ε̃/ε with the crowd (X21)", GREEN, "--D")
 
 
@@ -155,7 +155,7 @@ def figure_1(
     def measure(trial: int) -> Measured:
         return [choose([seed, 1, trial], d, candidates, sigma=s) for s in _SPREADS]
 
-    sweep = swept("sigma", _SPREADS, trials, measure, progress)
+    sweep = run_sweep("sigma", _SPREADS, trials, measure, progress)
     worst, inside, narrow = "ratio_worst_case", "ratio_population", _SPREADS[:7]  # σ ≤ 1
     tight, crude = sweep.at("epsilon", 1.0), sweep.at("epsilon_lipschitz", 1.0)
     small = "σ < 0.1: ε̃(X) for a fixed ε approaches zero; ε̃(X)/ε at σ = 0.05"
@@ -210,7 +210,7 @@ def figure_2(
         key = [seed, 2, trial]
         return [choose(key, d, candidates, clip=clip) for clip in _CLIPS_OF_TWELVE]
 
-    sweep = swept("clip", _CLIPS_OF_TWELVE, trials, measure, progress)
+    sweep = run_sweep("clip", _CLIPS_OF_TWELVE, trials, measure, progress)
     at_50 = sweep.trials_at("pmp_epsilon", 50.0)
     success = Average.of(1 / (1 + np.exp(-at_50)))
     excess = Average.of(sweep.trials_at("epsilon", 50.0) / 10.0)
@@ -254,7 +254,7 @@ def figure_3(
         dimensions = _DIMENSIONS_OF_TWELVE
         return [choose([seed, 3, trial, d], d, candidates) for d in dimensions]
 
-    sweep = swept("dimension", _DIMENSIONS_OF_TWELVE, trials, measure, progress)
+    sweep = run_sweep("dimension", _DIMENSIONS_OF_TWELVE, trials, measure, progress)
     worst = "ratio_worst_case"
     halved = Average.of(sweep.trials_at(worst, 1) / sweep.trials_at(worst, 50))
     checks = (
@@ -330,7 +330,7 @@ def measure_mechanism(
     noise = _noise(epsilon, delta, 2 * clip)
     pmp = pmp_epsilon(profile, noise, delta)
     epsilon_population = dp_from_noise(noise, delta, profile.diameter)
-    # The smaller one of every record counts, so of the worst records this one is not too small.
+    # The smaller bound of every record counts, so this one of the worst records is not too small.
     hidden = Crowd(crowd, noise).pmp_epsilon(delta)
     coupled = profile.pmp_epsilon(delta, noise) if np.isinf(hidden).any() else np.inf
     proved = min(pmp, float(np.minimum(hidden, coupled).max()))
@@ -379,7 +379,7 @@ def figure_4(
             for e in _EPSILONS
         ]
 
-    sweep = swept("epsilon_axis", _EPSILONS, trials, measure, progress)
+    sweep = run_sweep("epsilon_axis", _EPSILONS, trials, measure, progress)
     gap = Average.of(sweep.trials_at("epsilon", 10.0) / sweep.trials_at("epsilon_population", 10.0))
     at_10 = "at 10 on the axis ε̃(X) < 0.9; axis read as"
     as_printed = "ε̃(X)/ε increases with ε(X), axis as printed"
@@ -429,7 +429,7 @@ def figure_5(
             for clip, population in drawn.items()
         ]
 
-    sweep = swept("clip", _CLIPS, trials, measure, progress)
+    sweep = run_sweep("clip", _CLIPS, trials, measure, progress)
     gap = Average.of(epsilon / sweep.trials_at("epsilon_population", 100.0))
     larger = "the gap between the curves is larger than in figure 2, where ε/ε(X) ≈ 1"
     checks = (
@@ -470,7 +470,7 @@ def figure_6(
         drawn = [draw([seed, 6, trial, d], d) for d in _DIMENSIONS]
         return [measure_mechanism(population, epsilon, clip, delta) for population in drawn]
 
-    sweep = swept("dimension", _DIMENSIONS, trials, measure, progress)
+    sweep = run_sweep("dimension", _DIMENSIONS, trials, measure, progress)
     checks = (
         trend("ε̃(X)/ε increases with d", sweep, "ratio_worst_case", rising=True),
         trend("ε̃(X)/ε(X) increases with d", sweep, "ratio_population", rising=True),
@@ -487,7 +487,7 @@ def figure_6(
 
 # ── I24-F1: noise scales for a statistic with an exploding sensitivity ────────────────────────────
 
-#: Sizes of the whole data set, of which a half is used: "n" of the paper.
+#: Sizes of the whole data set ("n" of the paper); a half of it trains.
 SIZES = (12, 24, 36, 48)
 ETAS = (
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3),
@@ -510,7 +510,7 @@ def share_where_mip_needs_less(population: int, points: int = 100_000) -> float:
 def noise_figure(
     trials: int, _seed: int, progress: Progress | None, *, n: int = SIZES[-1]
 ) -> Findings:
-    """Run I24-F1, in which nothing is random: every trial is the same.
+    """Run I24-F1; it has no randomness, so every trial is the same.
 
     ``n`` is the largest size, a multiple of eight; a quarter, a half and three quarters go with it.
     """
@@ -518,7 +518,7 @@ def noise_figure(
         raise InputError(f"n must be a multiple of 8 from 16 to 1000, got {n!r}.")
     sizes = tuple(n // 4 * k for k in (1, 2, 3, 4))
     rows = [{k: v for size in sizes for k, v in scales(size, eta).items()} for eta in ETAS]
-    sweep = swept("eta", ETAS, trials, lambda _: rows, progress)
+    sweep = run_sweep("eta", ETAS, trials, lambda _: rows, progress)
     curves: list[Curve] = []
     for size, marker in zip(sizes, "osD^", strict=True):
         curves += [(f"dp_{size}", f"DP, n = {size}", ORANGE, marker)]

@@ -1,4 +1,4 @@
-"""Functions of numbers that also take arrays: every combination after broadcasting."""
+"""Broadcast functions of numbers over arrays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from memberbound.numerics.rounding import FloatArray
 
-#: A number for numbers, an array as soon as one argument is an array.
+#: A number for numbers, an array if any argument is an array.
 Numbers = float | FloatArray
 
 
