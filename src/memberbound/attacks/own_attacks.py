@@ -1,8 +1,8 @@
 """Custom attacks: functions of an attacker's view, measured like the built-in attacks.
 
 The function gets a :class:`View` and returns one number per record, higher for members.  It may
-learn from the known records, with their membership; it is measured on the others, whose membership
-is not in the view.  The intervals are valid if a score depends on the record, the model and the
+learn from the known records, with their membership; it is measured on the others; the view does not
+have their membership.  The intervals are valid if a score depends on the record, the model and the
 known records, but not on other measured records.  To check this, the function is also run on half
 of the measured records, and rejected if their scores change.
 """

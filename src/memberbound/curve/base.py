@@ -51,7 +51,7 @@ class TradeoffCurve(ABC):
     """An upper bound on the ROC of the best attacker.
 
     Guarantee: every number is an upper bound on the attacker (a lower bound for security).  Curves
-    of finite or Gaussian pairs are exact up to the stated rounding; pessimistic curves lie above
+    of finite or Gaussian pairs are exact up to the stated rounding; pessimistic curves are above
     the truth.
     """
 
@@ -495,12 +495,12 @@ def polygon_from_lines(
 
 # ── The chain of two polygons ─────────────────────────────────────────────────────────────────────
 #
-# For lines R₁ ≤ δ₁ + γ₁α and R₂ ≤ δ₂ + γ₂t the chain obeys R₂(R₁(α)) ≤ (δ₂ + γ₂δ₁) + γ₁γ₂α, for
+# For lines R₁ ≤ δ₁ + γ₁α and R₂ ≤ δ₂ + γ₂t the chain satisfies R₂(R₁(α)) ≤ (δ₂ + γ₂δ₁) + γ₁γ₂α, for
 # *any* two lines; a sweep of both polygons along the middle axis finds the pairs that touch.
 
 
 def _touching(one: PolygonCurve, two: PolygonCurve) -> list[tuple[float, float]]:
-    """Return pairs of finite log-slopes whose segments overlap on the middle axis."""
+    """Return pairs of finite log-slopes with segments that overlap on the middle axis."""
     mid_one = np.cumsum(one.inside)
     mid_two = np.cumsum(two.outside)
     i = j = 0

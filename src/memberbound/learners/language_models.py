@@ -67,7 +67,7 @@ def load_language_model(folder: str | Path, name: str) -> LanguageModel:
 def load_text_classifier(
     folder: str | Path, name: str, classes: int
 ) -> tuple[Module, PreTrainedTokenizerBase, str, tuple[str, ...]]:
-    """Load a model with a head for classes, all of whose scores are 0.
+    """Load a model with a head for classes, with all scores 0.
 
     Returned are the model, its tokenizer, the name of the layer that gives the scores, and the
     modules that the folder does not hold: their weights are drawn from a seed.

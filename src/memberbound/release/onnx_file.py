@@ -143,7 +143,7 @@ class _Graph:
         return _Value(self, name)
 
     def row(self, table: FloatArray, index: _Value) -> _Value:
-        """Return the rows of a table at an index of shape (rows, 1)."""
+        """Look up the rows of a table by an index of shape (rows, 1)."""
         return self.node("Gather", table, self.node("Reshape", index, [-1]), axis=0)
 
     def count_at_most(self, value: _Value, ends: FloatArray) -> _Value:

@@ -220,7 +220,7 @@ class Remedy:
     score_spread_estimate: Annotated[float, Constraint(ge=0)] | None = None
     loss_estimate: float | None = None
     above_chance: bool | None = None
-    #: How models are worse than a constant, as a clause.
+    #: The sense in which models are worse than a constant, as a clause.
     shortcoming: str | None = None
     auc_estimate: Share | None = None
     log_loss_estimate: LogLoss | None = None

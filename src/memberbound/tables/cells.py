@@ -32,7 +32,7 @@ class Cells(Protocol):
         """Return the cell of every value, -1 for a value in none."""
 
     def label(self, cell: int) -> str:
-        """Return what a cell holds, for a reader."""
+        """Return a readable description of a cell."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,6 +239,6 @@ class Beside:
         return cells
 
     def label(self, cell: int) -> str:
-        """Return what a cell holds, for a reader."""
+        """Return a readable description of a cell."""
         part = int(np.searchsorted(self._starts, cell, side="right")) - 1
         return self.parts[part].label(cell - self._starts[part])

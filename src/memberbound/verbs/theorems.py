@@ -89,8 +89,8 @@ class Theorems:
 def theorems(id: Annotated[str, Option("text", metavar="ID")] | None = None) -> Theorems:
     """List the papers' results with status, errata, and the function to call.
 
-    The list marks results that are not plainly implemented.  Asking for a single result shows the
-    call with an example; of an erratum the counterexample is computed.
+    The list marks results that are not plainly implemented.  A single result is shown with its call
+    and an example; for an erratum the counterexample is computed.
 
     Args:
         id: a result (A25-T14), a numbered equation (A25-eq17) or a paper (L24), in upper or lower

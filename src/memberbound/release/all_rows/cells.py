@@ -87,7 +87,7 @@ class NumberCells:
         return (*self.empty, self.count - 1)
 
     def label(self, cell: int) -> str:
-        """Return what a cell holds, for a reader."""
+        """Return a readable description of a cell."""
         if cell >= self.ordered:
             return self._cells.label(cell)
         low, high = self.edges[cell], self.edges[cell + 1]
@@ -194,7 +194,7 @@ class CategoryCells:
         return (self.count - 2, self.count - 1)
 
     def label(self, cell: int) -> str:
-        """Return what a cell holds, for a reader."""
+        """Return a readable description of a cell."""
         return self._cells.label(cell)
 
     def cell_of(self, values: Values) -> IntArray:
@@ -204,7 +204,7 @@ class CategoryCells:
     def draw(
         self, first: IntArray, last: IntArray, draws: np.random.Generator
     ) -> pd.Series[object]:
-        """Return the labels of cells."""
+        """Return the label of every cell in ``first``."""
         import pandas as pd
 
         del last, draws

@@ -1,7 +1,7 @@
 """Measure discretised rows for a synthetic table: one-way counts, selected pairs, labels.
 
 :class:`Measurements` takes the secret rows, the budget and its shares, and returns estimates made
-of noisy numbers alone.  How the budget is shared is a function of public numbers.
+of noisy numbers alone.  The split of the budget is a function of public numbers.
 """
 
 from __future__ import annotations

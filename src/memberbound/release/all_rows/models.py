@@ -32,7 +32,7 @@ from memberbound.release.release_file import Writer, skops
 
 #: File formats of a model, and the only member of a skops file.
 MODEL_ENDINGS = (".skops", ".json", ".onnx")
-#: Those of a model with a feature map, whose code ONNX cannot hold.
+#: Those of a model with a feature map; ONNX cannot hold its code.
 MAPPED_ENDINGS = MODEL_ENDINGS[:2]
 _SCHEMA = "schema.json"
 _ONE = (

@@ -365,7 +365,7 @@ def learn_columns(
 def _look(
     records: Records, name: str, sums: NoisySums, writing: Writing | None, *, named: bool
 ) -> _FirstLook:
-    """Take the first look at a column."""
+    """Measure the first histogram of a column, and interpret it."""
     cells = FirstCells(writing, named)
     noisy, texts = _measure(records, name, cells, sums, named=named)
     scale, count = sums.scale, len(records)

@@ -70,7 +70,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Implication:
-    """A column has this value if all conditions hold."""
+    """A rule that sets a column to a value if all conditions hold."""
 
     conditions: tuple[Condition, ...]
     column: str

@@ -198,7 +198,7 @@ class PrivateText:
 def released_tensors(
     adapted: AdaptedModel, classes: TextClasses | None = None
 ) -> dict[str, NDArray[np.float32]]:
-    """Return the matrices of all adapters under peft's names, and what a classifier has beside."""
+    """Return the matrices of all adapters under peft's names, and a classifier's head."""
     tensors = {} if classes is None else classes.tensors(adapted.model)
     for adapter in adapted.adapters:
         if classes is not None and adapter.name == classes.head:

@@ -299,7 +299,7 @@ def _whiten(directions: Tensor, rows: Tensor) -> Tensor:
 
 
 def _contrasts(scores: Tensor) -> Tensor:
-    """Return an orthonormal basis of the directions whose entries add up to zero, as columns."""
+    """Return an orthonormal basis of the vectors with entries that sum to zero, as columns."""
     torch = torch_module()
     classes = scores.shape[1]
     ones = torch.full((classes, 1), 1.0, dtype=torch.float64, device=scores.device)
@@ -410,7 +410,7 @@ def check_model(adapted: AdaptedModel, length: int) -> None:
 
 
 def _shared_weight(adapted: AdaptedModel) -> str | None:
-    """Return the name of a layer with an adapter whose weight another module has as well."""
+    """Return the name of an adapted layer that shares its weight with another module."""
     counts = Counter(id(p) for _, p in adapted.model.named_parameters(remove_duplicate=False))
     named = ((each.name, id(each.layer.weight)) for each in adapted.adapters)
     return next((name for name, weight in named if counts[weight] > 1), None)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
     from transformers import PreTrainedTokenizerBase
 
-#: Key of a certificate that says how documents are classified.
+#: Key of a certificate for the classification of documents.
 ABOUT = "classifier"
 #: Seed of the public labels and of the head that public directions are computed with.
 _SEED, _PUBLIC_TEXTS, _PUBLIC_LENGTH = 32, 64, 48
@@ -130,7 +130,7 @@ class TextClasses:
         return torch.where(labels >= 0, losses, torch.zeros_like(losses))
 
     def adapt(self, model: Module, rank: int) -> AdaptedModel:
-        """Return the model with adapters and a head whose scores are all 0.
+        """Return the model with adapters and a head with all scores 0.
 
         Public directions are computed with a head from a seed, since one of zeros has no gradient.
         """
@@ -284,7 +284,7 @@ class TextClassifier:
         return self.tokenize(documents.texts), notices
 
     def tokenize(self, texts: Sequence[object]) -> TextRecords:
-        """Return the tokens of documents; what is no text is an empty document."""
+        """Return the tokens of documents; a value that is not a text is an empty document."""
         known = [text if isinstance(text, str) else "" for text in texts]
         coded = encode_documents(self.tokenizer, known, self.length, closed=True)
         return TextRecords(coded, self.length)

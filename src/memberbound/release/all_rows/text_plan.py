@@ -39,7 +39,7 @@ def training_device() -> str:
 
 
 class Store(Protocol):
-    """Where a run keeps its classes and its last state."""
+    """The file with the classes and the last state of a run."""
 
     def classes(self) -> tuple[str, ...] | None:
         """Return the classes that were named before the run was stopped."""
@@ -48,7 +48,7 @@ class Store(Protocol):
         """Store the classes."""
 
     def state(self, size: int) -> TrainingState:
-        """Return the last state, for so many weights."""
+        """Return the last state, for this number of weights."""
 
 
 @dataclass
@@ -112,7 +112,7 @@ class TextBase:
 
 @dataclass
 class TextPlan:
-    """A training whose budget is fixed by public numbers; its noise comes with :meth:`start`."""
+    """A training run with a budget fixed by public numbers; :meth:`start` adds the noise."""
 
     base: TextBase
     documents: Documents
@@ -149,7 +149,7 @@ class TextPlan:
         )
 
     def _open_budget(self) -> TextBudget:
-        """Return a budget with a share that names classes: at most so many, for the slack."""
+        """Return a budget with a share that pays for the names of classes."""
         adapted = adapt_model(self.base.model, self.training, self.base.kinds)
         head = adapted.adapters[-1].middle.numel()
         return TextBudget.for_training(

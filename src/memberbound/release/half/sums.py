@@ -91,8 +91,8 @@ def calibrate_sum(
     :class:`~memberbound.subset.gaussian.NoisySum`, the search of ``population``, plus an allowance
     for floating-point draws and the rounding of the sum.  It is within about 1e-12 of the least
     noise; with the crowd, within 1e-4 (1e-3 for one number).
-    Edge cases: equal vectors need no noise (η = 0, proved), nor do vectors of which so few differ
-    that η holds without noise; a vacuous η of min(k/N, 1 - k/N) or more is rejected; the crowd
+    Edge cases: equal vectors need no noise (η = 0, proved), nor do vectors with too few differences
+    to violate η without noise; a vacuous η of min(k/N, 1 - k/N) or more is rejected; the crowd
     never increases the noise, and has no effect if it is too small for its columns.
 
     Examples:

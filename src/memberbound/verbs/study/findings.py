@@ -359,7 +359,7 @@ def average_row(audited: ShadowAudit) -> SandwichRow:
 
 
 def worst_row(exposure: Exposure, confidence: float, average: SandwichRow) -> SandwichRow:
-    """Return the row of the most exposed record, whose floor is at least the average record's."""
+    """Return the row of the most exposed record; its floor is at least the average record's."""
     lower = max(exposure.blind_accuracy, float(exposure.lower.max()), average.accuracy_lower or 0.5)
     reached = (exposure.worst_record_estimate, lower)
     return attacked_row("model", "worst", exposure.blind_accuracy, reached, confidence)
