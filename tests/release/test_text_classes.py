@@ -471,6 +471,14 @@ def test_bad_input_is_refused_in_one_sentence(folder, options, sentence):
     assert "\n" not in str(refused.value)
 
 
+def test_a_model_that_reads_both_ways_needs_labels(folder):
+    with pytest.raises(InputError, match="reads both ways"):
+        load_base(folder / "bert", "text")
+    model = base_model("bert")
+    with pytest.raises(InputError, match="reads both ways"):
+        MembershipPrivateLM(model, eta=0.45).fit([np.arange(5)] * 99)
+
+
 def test_a_tokenizer_without_padding_or_end_is_refused(folder, tmp_path):
     import shutil
 

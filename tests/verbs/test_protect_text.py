@@ -292,6 +292,7 @@ def test_a_killed_run_is_charged_once_and_draws_new_noise(folder, tmp_path, monk
         ({"length": 17}, "length must be at most 16"),
         ({"length": 1}, "length must be"),
         ({"rank": 0}, "rank must be"),
+        ({"rank": 9}, "rank must be at most 8"),
         ({"steps": 0}, "steps must be"),
         ({"sample_rate": 1.5}, "sample_rate must be"),
         ({"rate": -1.0}, "rate must be"),
@@ -327,6 +328,13 @@ def test_bad_files_are_refused(folder, tmp_path):
     (tmp_path / "coded" / "model.py").write_text("")
     with pytest.raises(InputError, match="must not need its own code"):
         protect_texts(folder, lm=tmp_path / "coded")
+    shutil.copytree(folder / "base", tmp_path / "broken")
+    (tmp_path / "broken" / "model.safetensors").write_bytes(b"no tensors")
+    with pytest.raises(InputError, match="could not be loaded"):
+        protect_texts(folder, lm=tmp_path / "broken")
+    (tmp_path / "broken" / "tokenizer.json").unlink()
+    with pytest.raises(InputError, match="must hold its tokenizer"):
+        protect_texts(folder, lm=tmp_path / "broken")
 
 
 def test_documents_are_read_one_by_one(folder):

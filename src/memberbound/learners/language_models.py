@@ -31,6 +31,8 @@ LanguageModel = tuple["Module", "PreTrainedTokenizerBase"]
 _BATCH_TOKENS = 4096
 #: Maximum context length; longer documents are split into pieces with separate contexts.
 _LONGEST = 1024
+#: Files of which a tokenizer has one, beside those of SentencePiece.
+_TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "tekken.json")
 _PICKLED = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib")
 
 
@@ -55,6 +57,8 @@ def check_folder(folder: str | Path, name: str) -> Path:
         pickled = [file.name for file in path.iterdir() if file.suffix in _PICKLED]
         other = f", got {pickled[0]}, which can run code when it is loaded" if pickled else ""
         raise InputError(f"{name} must hold its weights as safetensors{other}.")
+    if not any(file.name in _TOKENIZERS or file.suffix == ".model" for file in path.iterdir()):
+        raise InputError(f"{name} must hold its tokenizer, got no {_TOKENIZERS[0]}.")
     return path
 
 
@@ -109,6 +113,7 @@ def _load(
     try:
         import torch
         import transformers
+        from safetensors import SafetensorError
         from transformers import AutoTokenizer, logging
     except ImportError:
         raise InputError(
@@ -124,7 +129,7 @@ def _load(
         with ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model, info = getattr(transformers, kind).from_pretrained(str(path), **given)
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{name} could not be loaded from {path.name!r}: {first}") from None
     finally:

@@ -19,7 +19,8 @@ from memberbound.learners.language_models import check_folder
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.network_modules import torch_module
 from memberbound.release.all_rows.text import PrivateText, TextRun
-from memberbound.release.all_rows.text_classes import TextClassifier
+from memberbound.release.all_rows.text_adapters import largest_rank
+from memberbound.release.all_rows.text_classes import TextClassifier, check_causal
 from memberbound.release.all_rows.text_plan import TextBase, TextPlan
 from memberbound.release.all_rows.text_settings import check_length, default_training
 from memberbound.release.all_rows.text_training import TextRecords
@@ -150,8 +151,9 @@ class MembershipPrivateLM(BaseEstimator):  # type: ignore[misc]
     ) -> TextRun:
         """Return the training of a module in memory on arrays of token ids."""
         model = copy.deepcopy(cast("Module", self.lm)).float()
+        check_causal(model)
         length = check_length(model, self.length)
-        settings = self._settings | {"length": length}
+        settings = self._settings | {"length": length, "most_rank": largest_rank(model)}
         size = int(cast("Any", model).get_input_embeddings().num_embeddings)
         coded = [_token_ids(ids, size)[:length] for ids in tokens]
         starts = None

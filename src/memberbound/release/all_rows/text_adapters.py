@@ -209,6 +209,11 @@ def _linear_layers(model: Module) -> list[tuple[str, Module]]:
     return found
 
 
+def largest_rank(model: Module) -> int | None:
+    """Return the rank that a matrix of the largest linear layer can have, None without layers."""
+    return max((min(_sizes(layer)) for _, layer in _linear_layers(model)), default=None)
+
+
 def _sizes(layer: Module) -> tuple[int, int]:
     """Return the output and input sizes of a linear layer."""
     if hasattr(layer, "nf"):  # Conv1D of transformers keeps the transposed matrix

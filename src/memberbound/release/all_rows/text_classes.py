@@ -186,6 +186,7 @@ def load_base(
     if label is None:
         model, tokenizer = load_language_model(folder, "lm")
         check_tokens(model, tokenizer)
+        check_causal(model)
         return model, tokenizer, None
     names = ("0", "1") if names is None else names
     model, tokenizer, head, modules = load_text_classifier(folder, "lm", len(names))
@@ -236,8 +237,19 @@ def reads_both_ways(model: Module) -> bool:
     torch = torch_module()
     with torch.no_grad():
         pair = torch.tensor([[1, 2, 3], [1, 2, 0]], device=next(model.parameters()).device)
-        first = model.base_model(input_ids=pair).last_hidden_state[:, 0]
+        found = getattr(model, "base_model", model)(input_ids=pair)
+    first = getattr(found, "last_hidden_state", None)
+    first = (found.logits if first is None else first)[:, 0]
     return not torch.allclose(first[0], first[1], atol=1e-6)
+
+
+def check_causal(model: Module) -> None:
+    """Refuse a language model that sees the token that it predicts."""
+    if reads_both_ways(model):
+        raise InputError(
+            "lm must predict a token from earlier ones alone, got a model that reads both ways. "
+            "Such a model can classify documents: give label."
+        )
 
 
 # ── Predictions ───────────────────────────────────────────────────────────────────────────────────

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from memberbound.release.all_rows.histograms import MOST_CLASSES
 from memberbound.release.all_rows.network_modules import torch_module
 from memberbound.release.all_rows.text import TextRun, adapt_model, tokenize_records
+from memberbound.release.all_rows.text_adapters import largest_rank
 from memberbound.release.all_rows.text_budget import TextBudget
 from memberbound.release.all_rows.text_classes import (
     TextClasses,
@@ -100,6 +101,7 @@ class TextBase:
             records,
             eta,
             length=check_length(self.model, length, masked=masked),
+            most_rank=largest_rank(self.model),
             rank=rank,
             steps=steps,
             sample_rate=sample_rate,

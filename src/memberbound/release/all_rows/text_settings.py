@@ -24,7 +24,8 @@ _STEPS, _PASSES, _RATE, _LENGTH = 60, 3.0, 1.5, 128
 #: the signal to this power up to a maximum; from this signal on the steps do, up to three times as
 #: many.  Rank by the signal.
 _SIGNAL, _RATE_POWER, _MOST_RATE, _STEPS_POWER, _MOST_STEPS = 1250.0, 0.8, 15.0, 1 / 3, 180
-_RANKS = ((300.0, 8), (900.0, 16), (2500.0, 32), (math.inf, 64))
+_MOST_RANK = 64
+_RANKS = ((300.0, 8), (900.0, 16), (2500.0, 32), (math.inf, _MOST_RANK))
 #: Maximum number of steps if each takes all documents.
 _WHOLE_STEPS = 16
 #: The signal from which fewer documents in a step cost less than the time that they save.
@@ -38,6 +39,7 @@ def default_training(
     eta: float,
     *,
     length: int,
+    most_rank: int | None = None,
     rank: int | None = None,
     steps: int | None = None,
     sample_rate: float | None = None,
@@ -45,7 +47,8 @@ def default_training(
 ) -> TextTraining:
     """Return settings by a public rule, given the number of records and η.
 
-    Given ``steps``, ``sample_rate`` and ``rate`` are kept.
+    Given ``rank``, ``steps``, ``sample_rate`` and ``rate`` are kept; ``most_rank`` is the size of
+    the model's largest layer.
 
     Edge cases: refuse a corpus if noise would drown its gradients.
     """
@@ -65,7 +68,9 @@ def default_training(
     if rate is None:
         rate = min(_MOST_RATE, _RATE * (signal / _SIGNAL) ** _RATE_POWER)
     if rank is None:
-        rank = next(size for limit, size in _RANKS if signal < limit)
+        rank = min(next(size for limit, size in _RANKS if signal < limit), most_rank or _MOST_RANK)
+    elif most_rank is not None and rank > most_rank:
+        raise InputError(f"rank must be at most {most_rank}, the size of a layer, got {rank}.")
     return TextTraining(taken, sample, rate, rank, length)
 
 
