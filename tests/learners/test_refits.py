@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import BaggingClassifier
 from sklearn.tree import DecisionTreeClassifier
+from threadpoolctl import threadpool_info
 
 from commands import python
 from faults.squares import Raises, Square, Stays
@@ -31,6 +32,15 @@ def test_every_piece_returns_once_for_any_number_of_workers(tmp_path):
         for batches in (None, 1):
             assert collect(Square(tmp_path), workers, batches=batches) == SQUARES
     assert collect(Square(tmp_path), pieces=[]) == {}
+
+
+@pytest.mark.parametrize("workers", [1, None])
+def test_pieces_have_one_thread_each_in_this_process(workers):
+    """Threads that wait for each other spin, which takes long on a busy machine."""
+    found = refits(
+        lambda _: {pool["num_threads"] for pool in threadpool_info()}, [1], workers=workers
+    )
+    assert list(found) == [(0, {1})]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of Unix")

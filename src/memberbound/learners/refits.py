@@ -31,7 +31,7 @@ from memberbound.declarations import Option, Progress
 from memberbound.errors import InputError, MemberboundError, unwritable
 from memberbound.files import make_private_folder, write_atomically
 from memberbound.leaves import load_leaf
-from memberbound.threads import no_warnings
+from memberbound.threads import no_warnings, one_thread
 
 if TYPE_CHECKING:
     from memberbound.tables.records import Records
@@ -131,7 +131,17 @@ def _compute(
             if cluster is not None:
                 cluster.reconnect()
     for index, piece in left.items():
-        yield index, work(piece)
+        yield index, _run(work, piece)
+
+
+def _run(work: Callable[[Piece], R], piece: Piece) -> R:
+    """Run a piece in this process, in one thread per library, as it would run in a worker.
+
+    OpenMP's threads spin while they wait for each other, which on a busy machine takes many times
+    the processor time of the fit.
+    """
+    with one_thread:
+        return work(piece)
 
 
 def _batches(pieces: Mapping[int, Piece], jobs: int, batches: int | None) -> list[dict[int, Piece]]:
@@ -147,7 +157,7 @@ def _time_first_pieces(
     seconds = math.inf  # the minimum over pieces, because first calls import modules
     for index in list(left)[:_TIMED]:
         began = time.process_time()  # not stretched by other processes
-        result = work(left.pop(index))
+        result = _run(work, left.pop(index))
         seconds = min(seconds, time.process_time() - began)
         yield index, result
     return 1 if seconds * len(left) < _WORTH_WORKERS else -1
