@@ -300,6 +300,78 @@ def test_rests_are_never_below_the_sum_over_shells(monkeypatch):
             assert best <= value <= best + mp.mpf(1e-8)
 
 
+def shells_with(noise, half=50):
+    """Frequencies for these shares of the noise, without records."""
+    return crowd_module._Frequencies(half, np.array(noise), 0.0, 0.1, 0.1, [])
+
+
+@pytest.mark.parametrize("squared", [1.0, 1.32, 2.0])
+def test_exponentials_over_a_ball_are_at_least_their_integral(squared):
+    """∫ exp(g₁s + g₂t) over s + t ≤ T², s and t ≥ 0, for negative and positive g₁."""
+    noise, widened = [0.3, 0.9], 1.1
+    high = np.array([20.0, 60.0])
+    found = shells_with(noise)._outer(squared, high, widened)
+    g, h = (mp.mpf(squared) * (1 - mp.mpf(share)) - 1 / mp.mpf(widened) for share in noise)
+    for value, top in zip(found.tolist(), high.tolist(), strict=True):
+
+        def inner(s, top=top):
+            return mp.exp(g * s) * mp.expm1(h * (top - s)) / h
+
+        whole = mp.quad(inner, [0, top / 2, top])
+        assert mp.log(whole) <= value
+        if g < 0.05:
+            assert value <= mp.log(whole) + mp.mpf(0.6)
+
+
+def test_the_tail_beyond_a_shell_by_the_noise_alone():
+    """The best tilt θ below the smallest share of the noise; a shell counts from its inner end."""
+    noise, widened, half = [0.2, 0.9], 1.1, 50
+    low = np.array([5.0, 80.0])
+    found = shells_with(noise, half)._noise_alone(low, widened)
+    count = 2 * half - 1
+    with mp.workdps(30):
+        for value, start in zip(found.tolist(), low.tolist(), strict=True):
+            best = min(
+                -t * start
+                - mp.log(mp.fprod(mp.mpf(a) - t for a in noise)) / 2
+                - mp.log(1 - mp.mpf(1) / count - t * mp.mpf(widened))
+                for t in (mp.mpf(noise[0]) * k / 2000 for k in range(2000))
+            )
+            best += mp.log(mp.pi**2 / 4 * (count + 2) / count)
+            assert best - mp.mpf(1e-12) <= value <= best + mp.mpf(0.05)
+
+
+@pytest.mark.parametrize("size", [40, 400])
+def test_the_decay_of_cosines_is_never_above_that_of_the_proof(size):
+    """Step 7 with one column: every cosine, share of its decay and tilt, in 30 digits."""
+    half, noise, widened, scatter, fourth = 200, 0.1, 1.05, 0.6, 1e-3
+    part = crowd_module._Part(size, np.array([[scatter]]), scatter, fourth)
+    frequencies = replace(shells_with([noise], half), parts=[part])
+    radii = np.geomspace(1.0, 30.0, 12)
+    found = frequencies._far(radii[:-1], radii[1:], widened)
+    assert np.isfinite(found).sum() > 3
+
+    def proved(low, high):
+        for alpha, beta in crowd_module._COSINES:
+            for kappa in map(mp.mpf, (0.3, 0.6, 0.85, 0.95)):
+                weight = kappa * size
+                left = 1 - 4 / weight * max(mp.log(weight / mp.pi), 0)
+                kept = (1 - 12 * scatter * high / (beta * size)) * scatter
+                form = noise + 2 * alpha * kappa * left * (kept - 4 * fourth * high / beta)
+                for tilt in (0.1, 0.3, 0.5, 0.7, 0.85, 0.95):
+                    theta = tilt * min(form, (1 - kappa) / widened)
+                    if theta > 0:
+                        value = mp.log(form - theta) + mp.log(1 - kappa - theta * widened)
+                        price = mp.log(mp.pi**2 * (half + mp.mpf(0.5)) / weight)
+                        yield -theta * low - value / 2 + price
+
+    with mp.workdps(30):
+        for value, low, high in zip(found, radii[:-1], radii[1:], strict=True):
+            if math.isfinite(value):
+                best = min(proved(mp.mpf(float(low)), mp.mpf(float(high))))
+                assert best - mp.mpf(1e-12) <= float(value) <= best + mp.mpf(0.5)
+
+
 # ---- read-offs -----------------------------------------------------------------------------------
 
 

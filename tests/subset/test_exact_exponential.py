@@ -7,7 +7,7 @@ off by the full amount of Higham's bounds, or the inputs are exact.
 import math
 from dataclasses import asdict
 from fractions import Fraction
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import mpmath as mp
 import numpy as np
@@ -127,6 +127,13 @@ def test_numbers_added_in_a_row_are_counted():
     blocks = [(math.comb(4, a), math.comb(5, 4 - a)) for a in range(5)]
     terms = enumeration._sums(mechanism.game, mechanism.scores, None)[2]
     assert max(a + b for a, b in blocks) <= terms <= sum(a + b for a, b in blocks)
+
+
+def test_no_subset_has_a_larger_sum_than_its_largest_values():
+    values = np.random.default_rng(21).integers(-9, 10, size=(7, 4)).astype(float)
+    for size in range(1, 7):
+        sums = [np.abs(values[list(rows)]).sum(axis=0) for rows in combinations(range(7), size)]
+        assert exponential._largest_sum(values, size).tolist() == np.max(sums, axis=0).tolist()
 
 
 def test_outcomes_below_all_doubles_are_not_forgotten():
