@@ -38,7 +38,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help study serve test test-outside test-long test-mutants test-mutants-sample test-oldest test-pythons constraints check readme docs wheel paper bench clean
+.PHONY: help study serve test test-outside test-long test-mutants test-mutants-sample test-oldest test-pythons constraints check readme docs wheel release paper bench clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' Makefile
@@ -158,6 +158,29 @@ wheel: $(TOOLS) ## the wheel, tested in a fresh environment: dist/
 			--out trial >trial.log 2>&1 || { cat trial.log >&2; exit 1; }
 	@cd build && fresh/bin/python -c "from memberbound.faces.web.application import application; application()"
 	@echo "wheel: $$(ls dist/*.whl), tried: explain, theorems, study, the web application"
+
+# What a release uploads, tried as its users get it: each file in a fresh environment of each Python.
+release: $(TOOLS) ## sdist and wheel, checked by twine and tried on every Python that is here: dist/
+	@rm -rf dist build/release
+	@mkdir -p build/release
+	@$(BIN)/uv build -q --out-dir dist .
+	@$(BIN)/uv tool run -q twine check --strict dist/*.whl dist/*.tar.gz
+	@awk '$(TRIAL)' > build/release/trial.csv
+	@tried=(); for python in $(BIN)/python $(PYTHONS); do \
+		version=$$("$$python" -c '$(NUMBER)' 2>/dev/null </dev/null) || continue; \
+		case " $${tried[*]:-} " in *" $$version "*) continue;; esac; tried+=("$$version"); \
+		for file in dist/*.whl dist/*.tar.gz; do \
+			venv=build/release/$$version-$${file##*.}; \
+			echo "── Python $$version, $${file##*/}"; \
+			$(BIN)/uv venv -q --python "$$python" $$venv; \
+			$(BIN)/uv pip install -q --python $$venv/bin/python "$$file[web,skops]"; \
+			(cd build/release; command=$(CURDIR)/$$venv/bin/memberbound; model=$$version-$${file##*.}.skops; \
+				{ $$command explain --epsilon 1 && \
+					$$command protect trial.csv --target ill --eta 0.2 --out $$model && \
+					$$command verify $$model; } >trial.log 2>&1 || { cat trial.log >&2; exit 1; }); \
+		done; \
+	done; \
+	echo "release: $$(cd dist && echo *), tried on Python $${tried[*]}"
 
 paper: ## the JOSS paper as a page, with pandoc: build/paper.html
 	@mkdir -p build
