@@ -60,7 +60,16 @@ def commands() -> dict[str, list[str]]:
         "protect boosting": [
             *("protect", table, *released, "--learner", "boosting", "--out", "trees.skops"),
         ],
-        "summarize": ["summarize", table, "--statistic", "histogram", *public, *noise],
+        "summarize": [
+            "summarize",
+            table,
+            "--statistic",
+            "mean",
+            "--columns",
+            "n0,n1",
+            *public,
+            *noise,
+        ],
         "synthesize": ["synthesize", table, *released, "--out", "new.csv"],
         "audit-learner": ["audit-learner", table, *target, "--shadows", "16"],
         "study --quick": ["study", table, *released, "--quick", "--out", "study", "--force"],
