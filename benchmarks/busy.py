@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -72,7 +73,7 @@ def commands() -> dict[str, list[str]]:
         ],
         "synthesize": ["synthesize", table, *released, "--out", "new.csv"],
         "audit-learner": ["audit-learner", table, *target, "--shadows", "16"],
-        "study --quick": ["study", table, *released, "--quick", "--out", "study", "--force"],
+        "study --quick": ["study", table, *released, "--quick", "--out", "study"],
     }
 
 
@@ -117,6 +118,9 @@ def measure(command: list[str], folder: Path, group: Path | None) -> tuple[float
     if group is not None:
         inside = f'echo $$ > {group}/cgroup.procs && exec "$0" "$@"'
         command = ["sh", "-c", inside, *command]
+    for path in folder.iterdir():
+        if path.name not in {"table.csv", "bounds.json"}:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
     begun = time.monotonic()
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
