@@ -303,7 +303,8 @@ def lines(rows: Mapping[str, int] | list[int], runs: int) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for case in cases():
         for count in rows:
-            found = simulate(case, count, runs)
+            # Persons get draws of their own: with the same ones their counts would be the rows'.
+            found = simulate(case, count, runs, seed=1 if case.unit is None else 2)
             for index, label in enumerate(case.labels):
                 name = case.name if len(case.labels) == 1 else f"{case.name}: {label}"
                 shown = [found[key][index] for key in ("table", "population", "usual")]

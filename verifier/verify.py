@@ -3,10 +3,10 @@
 
     python verify.py model.skops [--certificate FILE] [--ledger FILE]
 
-One file, Python 3.11 or newer, the standard library alone, from ``proofs/verification.md``;
-comments give its sections.  Doubles, their sums and products are fractions; roots, exponentials and
-the normal distribution are enclosed in decimal intervals.  The exit status is 0 if nothing
-contradicts the certificate, 3 if a check fails, 2 if it cannot be read or recomputed here.
+Python 3.11 or newer, its standard library alone.  Comments name the sections of
+``proofs/verification.md``.  Doubles, their sums and products are fractions; roots, exponentials and
+the normal distribution are enclosed in decimal intervals.  The exit status is 0 if the certificate
+holds, 3 if a check fails, 2 if something could not be read, or is not proved here.
 
 It cannot check that the noise was drawn as stated and kept secret.  It cannot check that the stated
 sensitivities are those of the code that ran.  It cannot check that nothing else was published.
@@ -20,16 +20,16 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
+from io import BytesIO
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
-_LOW = Context(40, ROUND_FLOOR, -999999, 999999)
-_HIGH = Context(40, ROUND_CEILING, -999999, 999999)
-_NEAR = Context(40, ROUND_HALF_EVEN, -999999, 999999)
+_MODES = (ROUND_FLOOR, ROUND_CEILING, ROUND_HALF_EVEN)
+_LOW, _HIGH, _NEAR = (Context(40, mode, -999999, 999999) for mode in _MODES)
 _TINY = Decimal("1e-42")
 
 
@@ -42,8 +42,7 @@ class Interval(NamedTuple):
     @classmethod
     def of(cls, value: Fraction | float | int) -> Interval:
         """Enclose a rational number."""
-        exact = Fraction(value)
-        above, below = Decimal(exact.numerator), Decimal(exact.denominator)
+        above, below = (Decimal(whole) for whole in Fraction(value).as_integer_ratio())
         return cls(_LOW.divide(above, below), _HIGH.divide(above, below))
 
     def __add__(self, other: Interval) -> Interval:
@@ -56,6 +55,8 @@ class Interval(NamedTuple):
         return self + -other
 
     def __mul__(self, other: Interval) -> Interval:
+        if self.lo >= 0 <= other.lo:
+            return Interval(_LOW.multiply(self.lo, other.lo), _HIGH.multiply(self.hi, other.hi))
         pairs = [(a, b) for a in (self.lo, self.hi) for b in (other.lo, other.hi)]
         low = min(_LOW.multiply(*pair) for pair in pairs)
         return Interval(low, max(_HIGH.multiply(*pair) for pair in pairs))
@@ -66,18 +67,14 @@ class Interval(NamedTuple):
         inverse = Interval(_LOW.divide(Decimal(1), other.hi), _HIGH.divide(Decimal(1), other.lo))
         return self * inverse
 
-    def sqrt(self) -> Interval:
-        """Enclose the square root: that of decimals is correctly rounded, so neighbours do."""
-        return Interval(_NEAR.sqrt(self.lo).next_minus(_LOW), _NEAR.sqrt(self.hi).next_plus(_HIGH))
-
-    def exp(self) -> Interval:
-        """Enclose the exponential."""
-        return Interval(_NEAR.exp(self.lo).next_minus(_LOW), _NEAR.exp(self.hi).next_plus(_HIGH))
+    def of_ends(self, function: Callable[[Decimal], Decimal]) -> Interval:
+        """Enclose a function that rises, and is rounded to a neighbour: root, exponential."""
+        return Interval(function(self.lo).next_minus(_LOW), function(self.hi).next_plus(_HIGH))
 
 
 ZERO, HALF, ONE, TWO = (Interval.of(Fraction(k, 2)) for k in (0, 1, 2, 4))
 _PI = Interval(*(Decimal(f"3.1415926535897932384626433832795028841971693993751{k}") for k in "01"))
-_ROOT, _REST = (TWO * _PI).sqrt(), Interval(Decimal(0), Decimal("1e-700"))
+_ROOT, _REST = (TWO * _PI).of_ends(_NEAR.sqrt), Interval(Decimal(0), Decimal("1e-700"))
 
 
 def _cdf_at(x: Decimal) -> Interval:
@@ -91,7 +88,7 @@ def _cdf_at(x: Decimal) -> Interval:
         k += 2
         term = term * square / Interval.of(k)
         series = series + term
-    half = (-square * HALF).exp() / _ROOT * (series + Interval(Decimal(0), term.hi))
+    half = (-square * HALF).of_ends(_NEAR.exp) / _ROOT * (series + Interval(Decimal(0), term.hi))
     return HALF - half if x < 0 else HALF + half
 
 
@@ -114,7 +111,9 @@ def quantile_above(p: Decimal) -> Interval:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read one JSON object; refuse repeated keys, numbers that are not finite, and large files."""
-    if not path.is_file() or path.stat().st_size > 2**24:
+    with path.open("rb") if path.is_file() else BytesIO() as file:
+        content = file.read(2**24 + 1)  # it may grow meanwhile
+    if not content or len(content) > 2**24:
         raise ValueError(f"{path} must be a file up to 16 MB (an answer has no certificate)")
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -128,10 +127,13 @@ def read_json(path: Path) -> dict[str, Any]:
         return float(text)
 
     reading = {"object_pairs_hook": once, "parse_constant": finite, "parse_float": finite}
-    value = json.loads(path.read_bytes().decode("utf-8"), **reading)
-    value = value.get("predicate", value) if isinstance(value, dict) else value  # in-toto
+    value = json.loads(content.decode("utf-8"), **reading)
+    if isinstance(value, dict) and "predicate" in value:  # an in-toto statement
+        digests = [x.get("digest") for x in value.get("subject") or () if isinstance(x, dict)]
+        about, value = digests == [{"sha256": value["predicate"]["sha256"]}], value["predicate"]
+        value = value if about else None
     if not isinstance(value, dict):
-        raise ValueError("it must be one JSON object")
+        raise ValueError("it must be one JSON object, and a statement about the certified file")
     return value
 
 
@@ -147,28 +149,30 @@ def per_cent(share: float) -> str:
     return f"{shown.normalize():f} %"
 
 
-# The parts of a certificate that are computed with, and what their fields may be.
-_PARTS = ("certificate", "curve", "groups", "derivation", "statement", "eta")
-_TEXTS = "kind quantity game protects theorems assumptions statement format adjacency unit public"
-_TEXTS += " name norm reason"
-_MOST_STEPS, _TWICE = 50_000, ("unit", "mu", "records")  # more steps take too long
+# The keys that are computed with, and how many keys each holds (all are read); the other keys.
+_COMPUTED = {"certificate": 8, "curve": 6, "groups": 4, "derivation": 14, "statement": 0, "eta": 0}
+_SIZES = _COMPUTED | {"replace_one": 4, "slacks": 4, "measurements": 9, "sampled": 9}
+_ABOUT = """sha256 certificate_sha256 replaces file kind version method record mu rows_trained unit
+secure_source ledger learner fits names noise noise_scale noise_by_part noise_multiplier training
+rows left_out documents persons layers classifier"""
+_TEXTS = """kind quantity game protects theorems assumptions statement format adjacency unit public
+name norm reason"""
 _WHOLE = ("records", "vectors", "coordinates", "steps", "count")
 _OPTIONAL = ("mu", "unit", "epsilon_upper", "sensitivity", "noise_scale", "grid_step")
 
 
 def misfits(value: Any, key: str) -> list[str]:
-    """Return the fields that are missing, or hold another kind of value than they may."""
-    if isinstance(value, (dict, list)):
-        items = value.items() if isinstance(value, dict) else [(key, item) for item in value]
-        return [odd for k, item in items for odd in misfits(item, k)]
-    if value is None:
-        fits = key in _OPTIONAL
-    elif key in _TEXTS.split():
-        fits = isinstance(value, str)
-    else:
-        fits = type(value) in ((int,) if key in _WHOLE else (int, float)) and value >= 0
-        fits = fits and (key != "steps" or value <= _MOST_STEPS)
-    return [] if fits else [key]
+    """Return the fields that are missing, unknown, or hold another kind of value than they may."""
+    if isinstance(value, dict):
+        rates = key == "tpr_upper" and all(re.fullmatch("0[.][0-9]+", rate) for rate in value)
+        fits = rates or len(value) == _SIZES.get(key)
+        return [odd for k, each in value.items() for odd in misfits(each, k)] if fits else [key]
+    if isinstance(value, list):
+        return [odd for each in value for odd in misfits(each, key)]
+    kinds = (str,) if key in _TEXTS.split() else (int,) if key in _WHOLE else (int, float)
+    fits = type(value) in kinds and (str in kinds or value >= (key == "steps"))
+    fits = fits and (key != "steps" or value <= 10**6)  # more take too long
+    return [] if fits or (value is None and key in _OPTIONAL) else [key]
 
 
 class Check(NamedTuple):
@@ -188,20 +192,20 @@ def listed(name: str, held: dict[str, bool], detail: str, proved: bool = True) -
 
 
 NEARLY = 1 - Fraction(1, 10**12)
-# A record enters one cell and leaves one (section 2, 8): the least square of the sensitivity.
-COUNTS = """\
-histograms of values, histograms within ranges, classes of the target, class frequencies,
-calibrated probabilities, counts, counts of halves, how numbers are written, target, cells,
-columns, pairs, further pairs, calibration, sums and missing values, means, products"""
-LEAST = dict.fromkeys(re.split(r",\s", COUNTS), 2)
+# Measurements, by the least square of their sensitivity; that of clips is the producer's choice.
+CLIPS = """gradient descent, boosting, means of features, means of columns with public ranges,
+a trial, steps on all records"""
+COUNTS = """histograms of values, histograms within ranges, classes of the target, pairs, columns,
+calibrated probabilities, counts, counts of halves, how numbers are written, target, cells, means,
+class frequencies, further pairs, calibration, sums and missing values, products"""
+LEAST = {name: 2 * (text is COUNTS) for text in (CLIPS, COUNTS) for name in re.split(r",\s", text)}
 LEAST |= {"values of columns called identifiers": 1, "the trials' scores": 1}
 LEAST |= {"scores of pairs": 4, "scores of further pairs": 4}
 DRAWS, NAMES = "draws in floating point", "names that one record has"
-THEOREMS = {"X12", "X22", "X25", "X26", "X31"}
-# Certificates of the other games, by the format of their record: who can recompute the bounds.
-ELSEWHERE = {"memberbound-sum/1": "only the table's owner can: `memberbound verify --table`"}
-ELSEWHERE["memberbound-counts/1"] = "`memberbound verify` can, from the counts in it"
-ELSEWHERE["memberbound-calibration/1"] = "`memberbound verify` can, from the draws in it"
+THEOREMS = {"X12", "X22", "X25", "X31"}  # and X26 with a unit
+PROMISED = ["memberbound-derivation/1", "neighbour", "replace-one", "every", "certificate", "eta"]
+PROMISED += ["neighbour", "every record", 1]
+ELSEWHERE = [f"memberbound-{record}/1" for record in ("counts", "calibration", "sum")]
 EACH_NAME = Fraction(cdf(Interval.of(Fraction(-6075, 1000))).hi)
 EACH_DRAW = 42 * Fraction(1, 2**46) + Fraction(1, 2**70)
 
@@ -210,9 +214,9 @@ class Certificate:
     """A certificate with validated fields, and its checks."""
 
     def __init__(self, c: dict[str, Any]) -> None:
-        self.c, self.r, self.s = c, c["derivation"], Interval.of(c["derivation"]["slack"])
+        self.c, self.r = c, c["derivation"]
+        self.s, self.mu = Interval.of(self.r["slack"]), Interval.of(self.r["mu"] or 0)
         self.amounts = {part["reason"]: Interval.of(part["amount"]) for part in self.r["slacks"]}
-        self.mu = Interval.of(self.r["mu"] or 0)
         self.noisy = [m for m in self.r["measurements"] if m["vectors"]]
         self.exact, self.all = not self.r["sampled"], self.r["measurements"] + self.r["sampled"]
         for k, part in enumerate(self.all, 1):
@@ -234,6 +238,7 @@ class Certificate:
             scale = Fraction(p["noise_scale"])
             held[p["label"]] = 0 < NEARLY * scale <= needed <= scale and 0 < p["sample_rate"] <= 1
         held["norms"] = {part["norm"] for part in self.all} == {"l2"} and len(r["sampled"]) <= 1
+        held["numbers drawn"] = any(part["coordinates"] for part in self.all)
         yield listed("scales", held, f"{len(self.all)} measurements")
         held = {"any noise": bool(self.noisy + r["sampled"])}
         for part in self.noisy + r["sampled"]:
@@ -249,8 +254,9 @@ class Certificate:
         total = sum((mine for _, mine in pairs), Fraction(0))
         kept = r["mu"] == r["budget_mu"] and total <= whole if self.exact else r["mu"] is None
         yield Check("budget", kept, f"Σ μ_i² = {float(total):.6g} of {float(whole):.6g}")
-        squares = [(m, Fraction(m["sensitivity"]) ** 2) for m in self.noisy]
-        held = {m["label"]: square >= LEAST.get(m["name"], 0) for m, square in squares}
+        held = {part["label"]: part["name"] in LEAST for part in r["measurements"]}
+        for m in self.noisy if all(held.values()) else ():
+            held[m["label"]] = Fraction(m["sensitivity"]) ** 2 >= LEAST[m["name"]]
         yield listed("sensitivities", held, "of counts at least √2")
 
     def check_slack(self) -> Iterator[Check]:
@@ -266,36 +272,33 @@ class Certificate:
         if DRAWS in parts:
             drawn = sum(part["coordinates"] for part in self.all)
             held["draws"] = parts[DRAWS]["count"] >= drawn and parts[DRAWS]["each"] >= EACH_DRAW
-        held["names"] = NAMES not in parts or Fraction(parts[NAMES]["each"]) >= EACH_NAME
+        named = any(m["name"] == "classes of the target" for m in self.noisy)
+        rare = parts.get(NAMES, {"count": int(not named), "each": 1})
+        held["names"] = rare["count"] >= 1 and Fraction(rare["each"]) >= EACH_NAME
         yield listed("slack", held, f"total variation {r['slack']:.3g}")
 
     def check_words(self) -> Iterator[Check]:
         """Check that texts and repeated numbers agree (sections 4, 11 and 6)."""
         c, r, inner, unit = self.c, self.r, self.c["certificate"], self.c["unit"]
-        curve, promised = c["curve"], {"kind": "certificate", "quantity": "eta", "confidence": 1}
-        promised |= {"game": "neighbour", "protects": "every record"}
+        curve, one = c["curve"], c["curve"]["replace_one"]
         public = [f"number of persons (values of {unit!r})"]
         public = ["number of rows", "number of documents"] if unit is None else public
+        needed = {"X22", *["X12"] * len(r["sampled"]), *["X26"] * (unit is not None)}
+        twice = [unit, c["mu"], c["rows_trained"], inner["theorems"]]
+        stated = [r["format"], r["game"], r["adjacency"], c["record"], inner["kind"]]
+        stated += [inner[key] for key in ("quantity", "game", "protects", "confidence")]
         held = {
-            "format": r["format"] == "memberbound-derivation/1",
-            "promise": [inner[key] for key in promised] == list(promised.values()),
-            "game": f"{r['game']}, {r['adjacency']}, {c['record']}"
-            == "neighbour, replace-one, every",
-            "upper": inner["upper"] == curve["eta_upper"] and c["eta"] >= inner["upper"],
-            "assumptions": bool(inner["assumptions"]) and bool(curve["replace_one"]["tpr_upper"]),
-            "theorems": inner["theorems"] == r["theorems"],
-            "known theorems": {"X22"} <= set(r["theorems"]) <= THEOREMS,
-            "X12": "X12" in r["theorems"] or not r["sampled"],
-            "X26": ("X26" in r["theorems"]) == (unit is not None),
-            "unit, μ, rows": [unit, c["mu"], c["rows_trained"]] == [r[k] for k in _TWICE],
+            "game and promise": stated == PROMISED,
+            "upper": inner["upper"] == curve["eta_upper"] <= c["eta"],
+            "rates, assumptions": bool(one["tpr_upper"]) and inner["assumptions"][:1] > [],
+            "theorems": needed <= set(r["theorems"]) <= THEOREMS | needed,
+            "repeated fields": twice == [*map(r.get, ("unit", "mu", "records", "theorems"))],
             "public": r["public"][0] in public,
         }
         yield listed("certificate", held, "its numbers and names agree")
-        who, one = "record" if unit is None else "person", curve["replace_one"]
-        told = (
-            f"Nobody who knows every other {who}, and sees this release and whatever is made of it,"
-        )
-        told += f" is right about any {who}'s membership more than "
+        who = "record" if unit is None else "person"
+        told = f"Nobody who knows every other {who}, and sees this release and whatever is made of "
+        told += f"it, is right about any {who}'s membership more than "
         told += f"{per_cent(one['accuracy_upper'])} of the time (guessing blindly: 50 %)."
         held = {"statement": c["statement"] == told}
         for g in c["groups"]:
@@ -303,6 +306,8 @@ class Certificate:
             right = f"For any {k} {who}s together: at most {share} of the time."
             held[f"statement of {k}"] = g["statement"] == right
         yield listed("statements", held, told)
+        if c.get("secure_source") is not True:
+            yield Check("secrecy", None, "no protection from anyone who may know the noise's seed")
 
     def advantage(self, k: int) -> Interval:
         """Enclose the advantage on k records (sections 4, 5), or what an attack reaches (7)."""
@@ -337,7 +342,7 @@ class Certificate:
             threshold = at / Fraction(self.r["mu"])
         else:
             threshold = Fraction(epsilon * sums.deviation**2 / (2 * sums.mean))
-        (fpr, tpr), grown = sums.point(threshold), Interval.of(at).exp()
+        (fpr, tpr), grown = sums.point(threshold), Interval.of(at).of_ends(_NEAR.exp)
         return tpr - grown * fpr + (ONE + grown) * self.s
 
     def check_bounds(self) -> Iterator[Check]:
@@ -347,15 +352,16 @@ class Certificate:
         def reaches(printed: float | Fraction, bound: Interval) -> bool:
             return Fraction(printed) >= min(Fraction(bound.hi if self.exact else bound.lo), 1)
 
-        reached, epsilon = self.advantage(1), one["epsilon_upper"]
+        reached, epsilon, delta = self.advantage(1), one["epsilon_upper"], curve["delta"]
+        mu, regret = curve["mu_upper"], curve["mu_regret_upper"]
+        summed = TWO * (cdf(Interval.of(mu) / TWO) + Interval.of(regret)) - ONE
+        stated = [2 * Fraction(curve["eta_upper"]), Fraction(one["advantage_upper"])]
+        stated += [2 * Fraction(one["accuracy_upper"]) - 1, 1 - Fraction(curve["security_lower"])]
         held = {
-            "eta_upper": reaches(2 * Fraction(curve["eta_upper"]), reached),
-            "advantage_upper": reaches(one["advantage_upper"], reached),
-            "accuracy_upper": reaches(2 * Fraction(one["accuracy_upper"]) - 1, reached),
-            "security_lower": reaches(1 - Fraction(curve["security_lower"]), reached),
-            "epsilon_upper": epsilon is None or reaches(curve["delta"], self.profile(epsilon)),
-            "mu_upper": curve["mu_upper"] >= (self.r["mu"] or 0),
-            "mu_regret_upper": curve["mu_regret_upper"] >= (self.r["slack"] if self.exact else 0),
+            "η, advantage, accuracy, security": reaches(min(stated), reached),
+            "epsilon_upper": epsilon is None or reaches(delta, self.profile(epsilon)),
+            "mu_upper": mu >= self.r["mu"] if self.exact else summed.hi >= min(reached.lo, 1),
+            "mu_regret_upper": regret >= self.r["slack"],
         }
         for rate, value in one["tpr_upper"].items():
             held[f"tpr_upper at {rate}"] = reaches(value, self.tpr(float(rate)))
@@ -363,8 +369,8 @@ class Certificate:
         held = {"records": [g["records"] for g in self.c["groups"]] == [2, 5, 10]}
         for g in self.c["groups"] if held["records"] else ():
             k, reached = g["records"], self.advantage(g["records"])
-            held[f"eta of {k}"] = reaches(2 * Fraction(g["eta_upper"]), reached)
-            held[f"accuracy of {k}"] = reaches(2 * Fraction(g["accuracy_upper"]) - 1, reached)
+            stated = [2 * Fraction(g["eta_upper"]), 2 * Fraction(g["accuracy_upper"]) - 1]
+            held[f"bounds of {k}"] = reaches(min(stated), reached)
         yield listed("groups", held, "2, 5 and 10 records", self.exact)
 
     def check_ledger(self, ledger: dict[str, Any]) -> Iterator[Check]:
@@ -381,25 +387,22 @@ class Certificate:
         head = digest({key: value for key, value in ledger.items() if key != "head"})
         yield Check("ledger: head", ledger.get("head") == head, "the hash of the whole ledger")
         spent = sum(Fraction(entry["mu"]) ** 2 for entry in entries)
-        kept = spent <= Fraction(limit["mu"]) ** 2 and min(e["mu"] for e in entries) > 0
-        slacks = [Fraction(entry["slack"]) for entry in entries]
-        kept &= min(slacks) >= 0 and Fraction(limit["slack"]) >= sum(slacks)
+        kept = all(entry["mu"] > 0 <= entry["slack"] for entry in entries)
+        kept &= spent <= Fraction(limit["mu"]) ** 2
+        kept &= sum(Fraction(entry["slack"]) for entry in entries) <= Fraction(limit["slack"])
         bound = cdf(Interval.of(limit["mu"]) / TWO) - HALF + Interval.of(limit["slack"])
         kept &= Fraction(limit["eta"]) >= Fraction(bound.hi)
         yield Check("ledger: limit", kept, f"μ² spent: {float(spent):.6g}")
-        same, r = told is not None, self.r
-        if told is not None:
+        if same := told is not None:
             at, mine = told["position"], entries[told["position"]]
             same = at >= 0 and (mine["id"], links[at]) == (told["entry"], told["link"])
-            same &= r["mu"] in (None, mine["mu"])
-            same &= (mine["slack"], mine["unit"]) == (r["slack"], r["unit"])
+            same &= all(mine[key] == self.r[key] for key in ("mu", "slack", "unit"))
+            same &= mine.get("release_sha256") in (None, self.c["sha256"])
         yield Check("ledger: inclusion", same, "the entry of this release")
 
 
 class Sums:
-    """The sum of k records, normal around ±(shift + B): its thresholds are attacks."""
-
-    # The best ones for normal noise.  Sampled: k records turn into opposites, B is a count of kT.
+    """Sums of k records' shares, normal around ±(shift + B): thresholds are attacks (section 7)."""
 
     def __init__(self, r: dict[str, Any], k: int) -> None:
         self.shift, self.spread, self.counts = k * Fraction(r["mu"] or 0) / 2, ONE, [(0, ONE)]
@@ -410,7 +413,7 @@ class Sums:
             first = 4 * weight**2 / before if before else 0
             trials = k * step["steps"]
             self.shift, self.counts = k * weight, binomial(trials, q)
-            self.spread = Interval.of(first + step["steps"] * sigma**2).sqrt()
+            self.spread = Interval.of(first + step["steps"] * sigma**2).of_ends(_NEAR.sqrt)
             self.mean = float(self.shift + trials * q)
             self.deviation = math.sqrt(float(self.spread.lo) ** 2 + float(trials * q * (1 - q)))
 
@@ -428,18 +431,18 @@ def binomial(trials: int, q: Fraction) -> list[tuple[int, Interval]]:
     if q == 1:
         return [(trials, ONE)]
     mode, odds = int((trials + 1) * q), Interval.of(q / (1 - q))
+    deviation = math.isqrt(int(trials * q * (1 - q)))
+    first, last = max(0, mode - 12 * deviation - 40), min(trials, mode + 12 * deviation + 40)
     ratios = {mode: ONE}
-    for j in range(mode, trials):
+    for j in range(mode, last):
         ratios[j + 1] = ratios[j] * odds * Interval.of(Fraction(trials - j, j + 1))
-    for j in range(mode, 0, -1):
+    for j in range(mode, first, -1):
         ratios[j - 1] = ratios[j] / odds * Interval.of(Fraction(j, trials - j + 1))
-    whole = sum(ratios.values(), ZERO)
-    width = max(1, math.isqrt(int(trials * q * (1 - q))) // 6)
-    groups = [
-        (low, sum((ratios[j] for j in range(low, min(low + width, trials + 1))), ZERO) / whole)
-        for low in range(0, trials + 1, width)
-    ]
-    return [(low, share) for low, share in groups if share.hi > Decimal("1e-9")]
+    rest = ratios[last] * Interval.of(trials - last) + ratios[first] * Interval.of(first)
+    whole = sum(ratios.values(), Interval(Decimal(0), rest.hi))  # counts beyond are no likelier
+    lows = range(first, last + 1, width := max(1, deviation // 6))
+    shares = [sum((ratios.get(low + j, ZERO) for j in range(width)), ZERO) / whole for low in lows]
+    return [each for each in zip(lows, shares, strict=True) if each[1].hi > Decimal("1e-9")]
 
 
 def verify(release: Path, certificate: Path | None, ledger: Path | None = None) -> list[Check]:
@@ -451,13 +454,13 @@ def verify(release: Path, certificate: Path | None, ledger: Path | None = None) 
     c = read_json(certificate or release.with_name(release.name + ".certificate.json"))
     entries = ledger and read_json(ledger)
     sealed = {k: v for k, v in c.items() if k not in ("certificate_sha256", "replaces")}
-    checks = [
-        Check("file", c.get("sha256") == found, f"SHA-256 {found[:16]}…"),
-        Check("seal", c.get("certificate_sha256") == digest(sealed), "the certificate's own hash"),
-    ]
-    if isinstance(r := c.get("derivation"), dict) and str(r.get("format")) in ELSEWHERE:
-        return [*checks, Check("not recomputed", None, ELSEWHERE[r["format"]])]
-    odd = misfits({key: c.get(key) for key in _PARTS}, "")
+    checks = [Check("file", c.get("sha256") == found, f"SHA-256 {found[:16]}…")]
+    kept = c.get("certificate_sha256") == digest(sealed)
+    checks += [Check("seal", kept, "the certificate's own hash")]
+    if isinstance(r := c.get("derivation"), dict) and r.get("format") in ELSEWHERE:
+        return [*checks, Check("not recomputed", None, "by this file; `memberbound verify` can")]
+    odd = [odd for key in _COMPUTED for odd in misfits(c.get(key), key)]
+    odd += sorted(set(c) - {*_COMPUTED, *_ABOUT.split()})
     checks += [Check("fields", not odd, f"wrong: {', '.join(odd[:3])}" if odd else "as described")]
     if odd:
         return checks
@@ -477,22 +480,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("release", type=Path, help="the released file")
     parser.add_argument("--certificate", type=Path, help="else FILE.certificate.json beside it")
     parser.add_argument("--ledger", type=Path, help="the ledger that the release is entered in")
-    given = parser.parse_args(arguments)
+    sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        checks = verify(given.release, given.certificate, given.ledger)
-    except (OSError, ValueError, RecursionError) as problem:
+        checks = verify(**vars(parser.parse_args(arguments)))
+    except (OSError, ValueError, TypeError, LookupError, RecursionError) as problem:
         print(f"verify.py: a file cannot be read: {str(problem)[:200]}.", file=sys.stderr)
         return 2
     for name, holds, detail in checks:
-        print(f"{'open' if holds is None else 'ok' if holds else 'FAILED':7} {name:18} {detail}")
+        shown = "".join(mark if mark.isprintable() else "?" for mark in detail)
+        print(f"{'open' if holds is None else 'ok' if holds else 'FAILED':7} {name:18} {shown}")
     states = [check.holds for check in checks]
-    code = 3 if False in states else 2 if checks[-1].name == "not recomputed" else 0
-    unproved = "Nothing contradicts the certificate; lines marked open are not proved here."
-    ends = {
-        2: "It belongs to the file; its bounds are not recomputed here.",
-        3: "It does not hold.",
-    }
-    print(ends.get(code, unproved if None in states else "The certificate holds."))
+    code = 3 if False in states else 2 if None in states else 0
+    unproved = "Nothing contradicts it, but lines marked open are not proved here."
+    print({0: "The certificate holds.", 2: unproved, 3: "It does not hold."}[code])
     return code
 
 

@@ -88,9 +88,11 @@ def read_document(
     kind = kind or ("JSON" if file.suffix.lower() == ".json" else "YAML")
     check_input(file, name)
     try:
-        if file.stat().st_size > _DOCUMENT:
+        with file.open("rb") as opened:
+            content = opened.read(_DOCUMENT + 1)  # it may grow meanwhile
+        if len(content) > _DOCUMENT:
             raise InputError(f"{name} must be at most 16 MB, got {file.name!r}.")
-        text = file.read_text(encoding="utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{name} must be {kind} (UTF-8), got {file.name!r}.") from None
     except OSError as error:

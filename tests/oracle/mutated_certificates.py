@@ -24,9 +24,10 @@ UPPER = [
     ("groups", 1, "eta_upper"),
     ("groups", 2, "accuracy_upper"),
     ("groups", 0, "accuracy_upper"),
+    ("curve", "mu_upper"),
 ]
-#: … which only sum up μ and the slack where there is a normal pair.
-SUMMED_UP = [("curve", "mu_upper"), ("curve", "mu_regret_upper"), ("mu",), ("derivation", "mu")]
+#: … and those that only a normal pair has.
+SUMMED_UP = [("curve", "mu_regret_upper"), ("mu",), ("derivation", "mu")]
 HASHES = [("sha256",), (SEAL,)]
 TEXTS = [
     ("statement",),

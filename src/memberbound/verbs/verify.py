@@ -46,6 +46,7 @@ _UNCHECKED = (
     "Nothing else about the records was published; a ledger shows what was entered in it.",
     "The lists of what is public and of assumptions are complete.",
 )
+_SEEDED = "Nobody who is interested in a record knows the seed that the noise comes from."
 #: Larger JSON files are not models.
 _LARGEST = 2**24
 _ASKED = Annotated[object, Option("file", metavar="FILE")]
@@ -269,7 +270,13 @@ def _examine(
         slack=found["derivation"]["slack"],
         statement=found["statement"],
         stated_theorems=tuple(found["certificate"]["theorems"]),
+        unchecked=_with_seed(found, _UNCHECKED),
     )
+
+
+def _with_seed(certificate: Mapping[str, object], unchecked: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the facts that cannot be checked, with one more if the noise is not secret."""
+    return (_SEEDED, *unchecked) if certificate.get("secure_source") is False else unchecked
 
 
 def _answer(path: Path, name: str = "release") -> Mapping[str, Any] | None:
@@ -321,7 +328,7 @@ def _examine_other(
         stated_eta=_number(eta),
         statement=statement if isinstance(statement, str) else None,
         stated_theorems=_texts(stated.get("theorems")),
-        unchecked=OTHER_FORMATS[found["derivation"]["format"]],
+        unchecked=_with_seed(found, OTHER_FORMATS[found["derivation"]["format"]]),
         game=_game(stated.get("game")),
         owners=table is None and found["derivation"]["format"] == SUM_FORMAT,
     )
