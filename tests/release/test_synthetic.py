@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -474,13 +475,45 @@ def test_further_pairs_fit_and_leave_the_one_way_counts_alone(further):
     assert (np.abs(apart).sum() / 20_000 < 0.02) == further
 
 
-def test_only_columns_of_further_pairs_and_their_ancestors_are_weighted():
+def test_a_rare_subgroup_of_several_columns_stays_whole():
+    """One in 50 rows has the first code in every column, and no pair mixes it with another code."""
     model, _ = _model_of_three(further=True)
-    pair = model.measured[0]
-    near = tree.PairModel(model.columns, model.forest, (pair,))
-    assert near._core == {0, 1}
-    assert model._core == {0, 1, 2}
-    assert not _model_of_three(further=False)[0]._core
+    weights = np.array([200.0, 2800, 3000, 4000])
+    table = np.outer(weights, weights) / weights[1:].sum()
+    table[0], table[:, 0] = 0.0, 0.0
+    table[0, 0] = 200.0
+    columns = tuple(replace(c, weights=np.append(weights, [0, 0])) for c in model.columns)
+    pairs = [tree.Pair(a, b, table, model.further[0].maps) for a, b in ((0, 1), (1, 2), (0, 2))]
+    forest = ((0, None), (1, pairs[0]), (2, pairs[1]))
+    drawn = tree.PairModel(columns, forest, (pairs[2],)).cells(10_000, np.random.default_rng(1))
+    first = np.array(drawn) == 0
+    assert (first.all(axis=0) == first.any(axis=0)).all()
+    assert first.all(axis=0).sum() == pytest.approx(200, abs=40)
+
+
+def test_zeros_that_contradict_each_other_leave_the_forest_in_charge():
+    model, _ = _model_of_three(further=True)
+    weights = np.arange(1000.0, 4001, 1000)
+    swapped = np.diag(weights)[[1, 0, 3, 2]]
+    same = tree.Pair(1, 2, np.diag(weights), model.further[0].maps)
+    forest = (model.forest[0], (1, replace(same, first=0, second=1)), (2, same))
+    against = tree.Pair(0, 2, swapped, same.maps)
+    drawn = tree.PairModel(model.columns, forest, (against,)).cells(2000, np.random.default_rng(0))
+    assert (drawn[0] == drawn[1]).all()
+    assert (drawn[1] == drawn[2]).all()
+
+
+def test_columns_that_depend_on_the_target_depend_on_each_other():
+    model, _ = _model_of_three(further=False)
+    law = np.array([[800.0, 0, 0, 4200], [200, 2000, 3000, 0]])
+    maps = (np.arange(2), model.columns[0].bin_of_cell)
+    grouped = tuple(tree.Pair(tree.GROUP, k, law, maps) for k in range(3))
+    alone = tuple((k, None) for k in range(3))
+    drawn = tree.PairModel(model.columns, alone, grouped=grouped).cells(
+        8000, np.random.default_rng(0)
+    )
+    both = np.bincount(4 * drawn[0] + drawn[1], minlength=16).reshape(4, 4) / 8000
+    assert both[3, 1:3].sum() < 0.5 * (both[3].sum() * both[:, 1:3].sum())
 
 
 def test_a_column_of_one_value_promises_nothing():

@@ -397,14 +397,17 @@ def _outside_a_function(noisy: FloatArray, expected: FloatArray, scale: float) -
 
     These are all cells except the largest of every row and column.  If they hold too much, only
     those that do not exceed the noise are returned.  Together they must hold no more than noise,
-    although independence predicts far more.
+    in sum and in squares, although independence predicts far more.
     """
     small = np.ones(noisy.shape, dtype=bool)
     small[np.arange(len(noisy)), noisy.argmax(axis=1)] = False
     small[noisy.argmax(axis=0), np.arange(noisy.shape[1])] = False
     for outside in (small, small & (noisy < _FUNCTION_SCALES * scale)):
-        doubt = RARE_SCALES * scale * math.sqrt(max(int(outside.sum()), 1))
-        if noisy[outside].sum() < doubt and expected[outside].sum() > 2 * doubt:
+        number = max(int(outside.sum()), 1)
+        doubt = RARE_SCALES * scale * math.sqrt(number)
+        squares = float(np.square(noisy[outside] / scale).sum())
+        noise = squares < number + RARE_SCALES * math.sqrt(2 * number)
+        if noise and noisy[outside].sum() < doubt and expected[outside].sum() > 2 * doubt:
             return outside
     return np.zeros_like(small)
 

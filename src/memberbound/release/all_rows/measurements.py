@@ -37,6 +37,7 @@ from memberbound.release.all_rows.marginals import (
 )
 from memberbound.release.all_rows.noisy_marginals import NoisyMarginal
 from memberbound.release.all_rows.tree import (
+    GROUP,
     Pair,
     PairModel,
     keep_edges,
@@ -319,7 +320,8 @@ class Measurements:
         """Select and measure pairs: a forest, then pairs that the forest does not explain."""
         count, total = len(columns), float(self.records)
         if _PAIRS not in self.shares:
-            return PairModel(tuple(columns), tuple((column, None) for column in range(count)))
+            alone = tuple((column, None) for column in range(count))
+            return PairModel(tuple(columns), alone, grouped=self._pair_with_groups(columns))
         scale = math.sqrt(2.0 * (count - 1) / self.shares[_PAIRS]) / self.budget.mu
         most = math.sqrt(_PAIR_ERROR * total / noise_price(scale, 1))
         most = min(max(3, int(most)), _MOST_BLOCKS)
@@ -348,7 +350,11 @@ class Measurements:
         weights = [_FUNCTION_WEIGHT if functions[edge] else 1.0 for edge in edges]
         tables = self._measure_tables(_PAIRS, edges, maps, columns, weights=weights)
         pairs = {pair.second: pair for pair in tables}
-        model = PairModel(tuple(columns), tuple((child, pairs.get(child)) for child, _ in forest))
+        model = PairModel(
+            tuple(columns),
+            tuple((child, pairs.get(child)) for child, _ in forest),
+            grouped=self._pair_with_groups(columns),
+        )
         if _FURTHER not in self.shares:
             return model
 
@@ -375,6 +381,17 @@ class Measurements:
         likely = [predicted[index] for index in chosen]
         tables = self._measure_tables(_FURTHER, further, maps, columns, predicted=likely)
         return replace(model, further=tuple(tables))
+
+    def _pair_with_groups(self, columns: Sequence[ReleasedColumn]) -> tuple[Pair, ...]:
+        """Estimate the counts of the target's groups with every column's bins."""
+        if len(self.groups) < 2:
+            return ()
+        every, pairs = np.arange(len(self.groups)), []
+        for index, column in enumerate(columns):
+            expected = np.outer(self.groups, column.bins) / float(self.records)
+            table = estimate_pair(column.noisy.T, expected, column.scale, self.groups, column.bins)
+            pairs.append(Pair(GROUP, index, table, (every, column.bin_of_cell)))
+        return tuple(pairs)
 
     def _measure_scores(
         self,

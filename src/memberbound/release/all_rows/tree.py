@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from memberbound.numerics.rounding import FloatArray
+from memberbound.release.all_rows.conditionals import Conditional, fit_conditional
 from memberbound.release.all_rows.marginals import IntArray, ReleasedColumn, draw
 from memberbound.tables.persons import PERSON_UNITS
 
@@ -20,12 +20,10 @@ _NOISE_LEFT = math.sqrt(0.5 / math.pi)
 _FURTHER_PRICE = 2.0
 #: Their scores must also exceed it by this many noise scales.
 _SCORE_SCALES = 2.0
-#: Number of rows drawn per kept row, for resampling by weight, and maximum copies of a row.
-_DRAWN_PER_ROW, _MOST_COPIES = 5, 10.0
-#: Number of rows drawn at once.
-_ROWS_AT_ONCE = 200_000
-#: Rounds of raking, and the maximum factor by which a table changes a row's weight, up or down.
-_ROUNDS, _LARGEST_FACTOR = 8, 4.0
+#: Index of the target's groups beside those of columns.
+GROUP = -1
+#: Number of rows drawn at once, and of rows to which laws given several columns are fitted.
+_ROWS_AT_ONCE, _FITTED_ROWS = 200_000, 20_000
 
 
 def pair_score(counts: FloatArray, expected: FloatArray) -> float:
@@ -125,6 +123,10 @@ class Pair:
     #: Maps from the cells of the first and second column to rows and columns of the counts.
     maps: tuple[IntArray, IntArray]
 
+    def transpose(self) -> Pair:
+        """Return the pair with its columns swapped."""
+        return Pair(self.second, self.first, self.counts.T, self.maps[::-1])
+
     def flat_cells(self, cells: Mapping[int, IntArray]) -> IntArray:
         """Return the index of every row in the flat table."""
         rows, columns = self.maps[0][cells[self.first]], self.maps[1][cells[self.second]]
@@ -135,15 +137,17 @@ class Pair:
 class PairModel:
     """A model of rows that reproduces the measured counts of pairs of columns.
 
-    Rows are drawn along a forest of pairs.  If further pairs were measured, rows are weighted until
-    all pairs fit and resampled by weight.  This raking yields the distribution nearest to the
-    forest's with these marginals.
+    Columns are drawn in the order of a forest, each one given all columns before it that it was
+    measured with, and given a hidden group of the target: so columns that depend on the target
+    depend on each other.
     """
 
     columns: tuple[ReleasedColumn, ...]
     #: Columns with the pair of parent and column, parents first.
     forest: tuple[tuple[int, Pair | None], ...]
     further: tuple[Pair, ...] = ()
+    #: Pairs of the target's groups (column ``GROUP``) and every column.
+    grouped: tuple[Pair, ...] = ()
 
     @property
     def measured(self) -> tuple[Pair, ...]:
@@ -155,83 +159,31 @@ class PairModel:
         pieces = []
         for start in range(0, rows, _ROWS_AT_ONCE):
             count = min(_ROWS_AT_ONCE, rows - start)
-            pieces.append(self._some_rows(count, draws))
+            drawn = self._draw_groups(count, draws)
+            for index, law in self._laws.items():
+                drawn[index] = law.sample(drawn, count, draws)
+            pieces.append([drawn[index] for index in range(len(self.columns))])
         return [np.concatenate(column) for column in zip(*pieces, strict=True)]
 
-    def _some_rows(self, rows: int, draws: np.random.Generator) -> list[IntArray]:
-        core = self._core
-        drawn = self._forest_rows({}, core, (_DRAWN_PER_ROW if core else 1) * rows, draws)
-        if core:
-            kept = self._resample(drawn, rows, draws)
-            drawn = {index: cells[kept] for index, cells in drawn.items()}
-        rest = frozenset(range(len(self.columns))) - core
-        drawn = self._forest_rows(drawn, rest, rows, draws)
-        return [drawn[index] for index in range(len(self.columns))]
+    def _draw_groups(self, rows: int, draws: np.random.Generator) -> dict[int, IntArray]:
+        """Draw a hidden group for every row, if columns were measured with the target."""
+        if not self.grouped:
+            return {}
+        law = self.grouped[0].counts.sum(axis=1)[None] + 1e-12
+        return {GROUP: draw(law, np.zeros(rows, dtype=np.int64), draws)}
 
     @cached_property
-    def _core(self) -> frozenset[int]:
-        """The columns of further pairs, with all their ancestors in the forest.
-
-        All other columns depend on further pairs through their parents only.
-        """
-        parents = {index: pair.first for index, pair in self.forest if pair is not None}
-        core: set[int] = set()
-        for column in itertools.chain.from_iterable((p.first, p.second) for p in self.further):
-            index: int | None = column
-            while index is not None and index not in core:
-                core.add(index)
-                index = parents.get(index)
-        return frozenset(core)
-
-    def _resample(
-        self, drawn: Mapping[int, IntArray], rows: int, draws: np.random.Generator
-    ) -> IntArray:
-        """Return indices of rows, drawn by weights that make all pairs of the core fit."""
-        pairs = [
-            pair for pair in reversed(self.measured) if {pair.first, pair.second} <= set(drawn)
-        ]
-        tables = [(pair.flat_cells(drawn), pair.counts.ravel()) for pair in pairs]
-        for index, cells in drawn.items():
-            column = self.columns[index]
-            tables.append((column.block_of_cell[cells], column.blocks))
-        weights = np.ones(len(tables[0][0]))
-        for _ in range(_ROUNDS):
-            _rake_rows(weights, tables)
-        weights = np.minimum(weights, _MOST_COPIES * _DRAWN_PER_ROW * weights.mean())
-        ends = np.cumsum(weights)
-        indices = (np.arange(rows) + draws.random()) * (ends[-1] / rows)
-        chosen = np.minimum(np.searchsorted(ends, indices, side="right"), len(ends) - 1)
-        return np.asarray(draws.permutation(chosen))
-
-    def _forest_rows(
-        self,
-        drawn: Mapping[int, IntArray],
-        wanted: frozenset[int],
-        rows: int,
-        draws: np.random.Generator,
-    ) -> dict[int, IntArray]:
-        """Draw the wanted columns, given the columns that are already drawn."""
-        drawn = dict(drawn)
-        for index, pair in self.forest:
-            if index not in wanted:
-                continue
-            column = self.columns[index]
-            if pair is None:
-                which = np.zeros(rows, dtype=np.int64)
-                drawn[index] = draw(column.weights[None] + 1e-12, which, draws)
-                continue
-            law = np.bincount(pair.maps[1], column.weights, pair.counts.shape[1]) + 1e-12
-            bare = pair.counts.sum(axis=1, keepdims=True) <= 0
-            laws = np.where(bare, law, pair.counts)
-            codes = draw(laws, pair.maps[0][drawn[pair.first]], draws)
-            drawn[index] = column.cells_in(codes, pair.maps[1], draws)
-        return drawn
-
-
-def _rake_rows(weights: FloatArray, tables: Sequence[tuple[IntArray, FloatArray]]) -> None:
-    """Rake the weights of rows to the given sums, table by table."""
-    for indices, counts in tables:
-        wanted = counts * (len(weights) / max(float(counts.sum()), 1e-9))
-        reached = np.bincount(indices, weights, minlength=len(counts))
-        ratio = np.divide(wanted, reached, out=np.ones_like(wanted), where=reached > 0)
-        weights *= np.clip(ratio, 1 / _LARGEST_FACTOR, _LARGEST_FACTOR)[indices]
+    def _laws(self) -> dict[int, Conditional]:
+        """The law of every column given columns before it, in the order of the forest."""
+        draws = np.random.default_rng(0)
+        drawn = self._draw_groups(_FITTED_ROWS, draws)
+        laws = {}
+        for index, parent in self.forest:
+            pairs = [] if parent is None else [parent]
+            for pair in (*self.further, *self.grouped):
+                turned = pair if pair.second == index else pair.transpose()
+                if turned.second == index and turned.first in drawn:
+                    pairs.append(turned)
+            laws[index] = fit_conditional(self.columns[index], pairs, drawn, _FITTED_ROWS)
+            drawn[index] = laws[index].sample(drawn, _FITTED_ROWS, draws)
+        return laws
