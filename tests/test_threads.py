@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import subprocess
+import sys
 import threading
 import warnings
 import weakref
@@ -116,6 +118,33 @@ def test_libraries_have_their_threads_again_after_threads_that_held_them_to_one(
     assert counts() == before
     with one_thread:
         assert set(counts()) <= {1}
+
+
+LATE_IMPORT = """
+import contextlib, sys
+import memberbound.threads
+if {broken}:
+    memberbound.threads.load_openmp = lambda: None
+from memberbound.learners.holdout import quiet_training
+assert "sklearn.ensemble" not in sys.modules
+with quiet_training():
+    import sklearn.ensemble
+    from threadpoolctl import threadpool_info
+    print(max(found["num_threads"] for found in threadpool_info()))
+"""
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_library_that_training_imports_has_one_thread_too(broken):
+    environment = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    shown = subprocess.run(
+        [sys.executable, "-c", LATE_IMPORT.format(broken=broken)],
+        env=environment | {"OMP_NUM_THREADS": "3"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(shown.stdout) == (3 if broken else 1)
 
 
 def test_writing_a_file_leaves_the_umask_alone(tmp_path, monkeypatch):

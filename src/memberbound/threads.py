@@ -64,6 +64,11 @@ def _one_thread_each() -> AbstractContextManager[object]:
     return _libraries(len(sys.modules)).limit(limits=1)
 
 
+def load_openmp() -> None:
+    """Load scikit-learn's OpenMP: :data:`one_thread` limits only libraries that are loaded."""
+    import sklearn.ensemble  # noqa: F401
+
+
 class _Libraries(Protocol):
     """The numerical libraries that are loaded: threadpoolctl's controller."""
 

@@ -20,7 +20,7 @@ from memberbound.learners.learner import Labels
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import decimals
 from memberbound.tables.values import Values
-from memberbound.threads import no_warnings, one_thread
+from memberbound.threads import load_openmp, no_warnings, one_thread
 
 if TYPE_CHECKING:
     from memberbound.learners.examples import Examples
@@ -49,6 +49,7 @@ Train = Callable[[RowIndices, int], Predict]
 @contextmanager
 def quiet_training() -> Iterator[None]:
     """Train and predict without warnings, in one thread per library."""
+    load_openmp()
     with np.errstate(all="ignore"), no_warnings, one_thread:
         yield
 

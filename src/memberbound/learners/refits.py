@@ -31,7 +31,7 @@ from memberbound.declarations import Option, Progress
 from memberbound.errors import InputError, MemberboundError, unwritable
 from memberbound.files import make_private_folder, write_atomically
 from memberbound.leaves import load_leaf
-from memberbound.threads import no_warnings, one_thread
+from memberbound.threads import load_openmp, no_warnings, one_thread
 
 if TYPE_CHECKING:
     from memberbound.tables.records import Records
@@ -140,6 +140,7 @@ def _run(work: Callable[[Piece], R], piece: Piece) -> R:
     OpenMP's threads spin while they wait for each other, which on a busy machine takes many times
     the processor time of the fit.
     """
+    load_openmp()
     with one_thread:
         return work(piece)
 
