@@ -13,10 +13,12 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_info
 
 import memberbound
 from memberbound import scratch
+from memberbound.attacks import attacks, synthetic_tables
 from memberbound.files import write_text
 from memberbound.scratch import large_array
 from memberbound.threads import ONE_AT_A_TIME, no_warnings, one_thread
@@ -216,3 +218,19 @@ def test_threads_release_what_one_thread_releases(tmp_path, verb, monkeypatch):
     with meeting(monkeypatch, 3):
         together = at_once(*[lambda k=k: release(k, "together") for k in range(3)])
     assert together == alone
+
+
+def test_classifiers_of_attacks_are_trained_in_one_thread(monkeypatch):
+    seen, fit = [], LogisticRegression.fit
+
+    def watched(self, *rows):
+        seen.append({library["num_threads"] for library in threadpool_info()})
+        return fit(self, *rows)
+
+    monkeypatch.setattr(LogisticRegression, "fit", watched)
+    rng = np.random.default_rng(0)
+    member = np.arange(60) % 2 == 0
+    attacks._classify(rng.normal(size=(60, 2)), member, rng.normal(size=(5, 2)))
+    signals = {name: rng.normal(size=60) for name in "ab"}
+    synthetic_tables._combine(signals, member, np.arange(60) < 40)
+    assert seen == [{1}, {1}]

@@ -19,6 +19,7 @@ from scipy import special
 from memberbound.attacks.signals import EXACT, BoolArray, Signals, class_probabilities
 from memberbound.errors import InputError
 from memberbound.numerics.rounding import FloatArray
+from memberbound.threads import one_thread
 
 if TYPE_CHECKING:
     from memberbound.attacks.evidence import Evidence
@@ -331,7 +332,8 @@ def _classify(train: FloatArray, member: BoolArray, test: FloatArray) -> FloatAr
     rows, labels = rows[::step].astype(np.float64), labels[::step]
     centre, spread = rows.mean(axis=0), rows.std(axis=0) + 1e-9
     model = LogisticRegression(solver="newton-cholesky", class_weight="balanced")
-    model.fit((rows - centre) / spread, labels)
+    with one_thread:  # waiting threads spin, which takes long on a busy machine
+        model.fit((rows - centre) / spread, labels)
     weights = model.coef_[0] / spread
     return np.asarray(test @ weights + (model.intercept_[0] - centre @ weights), dtype=np.float64)
 

@@ -44,6 +44,7 @@ from memberbound.tables.columns import read_column
 from memberbound.tables.public_rows import read_population
 from memberbound.tables.roles import Reading
 from memberbound.tables.values import Values
+from memberbound.threads import one_thread
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -199,7 +200,8 @@ def _combine(signals: Mapping[str, FloatArray], member: BoolArray, known: BoolAr
         QuantileTransformer(n_quantiles=quantiles, output_distribution="normal", random_state=0),
         LogisticRegression(class_weight="balanced"),
     )
-    learner.fit(table[known], member[known])
+    with one_thread:  # waiting threads spin, which takes long on a busy machine
+        learner.fit(table[known], member[known])
     return np.asarray(learner.decision_function(table), dtype=np.float64)
 
 

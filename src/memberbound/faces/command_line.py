@@ -6,6 +6,7 @@ Exit codes: 0 done, 2 bad input (one sentence on standard error), 3 done but abo
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
@@ -173,6 +174,8 @@ def main() -> None:
     """Entry point of the ``memberbound`` command."""
     arguments = sys.argv[2:] if sys.argv[1:2] == ["--"] else sys.argv[1:]
     arguments = arguments or ["--help"]
+    # OpenMP reads this when a library loads it: threads that wait sleep instead of spinning.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # Let ``package.module:factory`` find files in the working directory, after installed packages.
     sys.path.append(str(Path.cwd()))
     # Import only the requested verb; the help page and a wrong name need none.
