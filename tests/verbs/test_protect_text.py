@@ -383,11 +383,14 @@ def test_a_stopped_run_keeps_its_canaries(folder, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         protect_texts(folder, out=tmp_path / "safe", canaries=20, progress=stop, insecure_seed=None)
+    with pytest.raises(InputError, match="Continue it with --resume"):
+        protect_texts(folder, out=tmp_path / "safe", canaries=20)
     before = (tmp_path / "safe.canaries.jsonl").read_text()
     options = {"canaries": 20, "resume": True, "insecure_seed": None}
     answer = protect_texts(folder, out=tmp_path / "safe", **options)
     assert (tmp_path / "safe.canaries.jsonl").read_text() == before
     assert answer.one_run.members == before.count('"member": 1')
+    assert not any("are empty" in note for note in answer.warnings)  # those are canaries
 
 
 def guesses_about_canaries(folder, seed, noisy):

@@ -241,21 +241,29 @@ class StoredRun(UnstoredRun):
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def open_run(out: Path | None, settings: Mapping[str, object], *, resume: bool) -> UnstoredRun:
-    """Return the stored run of an output folder, or a new one."""
+def check_run(out: Path | None, *, resume: bool) -> None:
+    """Require a stopped run of an output folder if it is to be resumed, and none otherwise."""
     if out is None:
         if resume:
             raise InputError("resume must come with out, the folder of the stopped run.")
-        return UnstoredRun()
-    run = StoredRun(out.with_name(out.name + RUN_ENDING), settings, secrets.token_hex(8))
-    if run.file.is_file() and not resume:
+        return
+    folder = out.with_name(out.name + RUN_ENDING)
+    stopped = (folder / _STATE_FILE).is_file()
+    if stopped and not resume:
         raise InputError(
-            f"out must not have a stopped run, got {str(run.folder)!r}. Continue it with --resume, "
+            f"out must not have a stopped run, got {str(folder)!r}. Continue it with --resume, "
             "or remove that folder."
         )
-    if resume and not run.file.is_file():
+    if resume and not stopped:
         raise InputError(f"resume must find a stopped run of {str(out)!r}, got none.")
-    return run
+
+
+def open_run(out: Path | None, settings: Mapping[str, object], *, resume: bool) -> UnstoredRun:
+    """Return the stored run of an output folder, or a new one."""
+    check_run(out, resume=resume)
+    if out is None:
+        return UnstoredRun()
+    return StoredRun(out.with_name(out.name + RUN_ENDING), settings, secrets.token_hex(8))
 
 
 # ── Canaries: for the owner only ──────────────────────────────────────────────────────────────────

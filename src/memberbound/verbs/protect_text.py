@@ -243,10 +243,11 @@ def protect_text(
     if canaries is not None:
         whole_number("canaries", canaries, at_least=_FEWEST_CANARIES)
     leaf, plans, files = map(load_leaf, ("text", "text plans", "text files"))
+    files.check_run(target, resume=resume)
     base = plans.TextBase(folder, text, label, classes)
     if base.open_classes and canaries is not None:
         raise InputError("canaries must come with classes, as their labels are drawn from these.")
-    documents = read_secret_documents(texts, text, unit=unit, label=label)
+    documents = given = read_secret_documents(texts, text, unit=unit, label=label)
     drawn = None
     if canaries is not None:
         drawn = files.load_canaries(target, resume=resume)
@@ -320,7 +321,7 @@ def protect_text(
         certificate=released.certificate_,
         one_run=one_run,
         out=None if out is None else str(out),
-        warnings=(*_notes(documents, run.records.labels, insecure_seed), _OWN_EYES),
+        warnings=(*_notes(given, run.records.labels, insecure_seed), _OWN_EYES),
         released=released,
         # The number of documents per person is secret.
         owner_only=(*_OWNER_ONLY, *(() if unit is None else ("documents",))),
@@ -348,7 +349,9 @@ def _stages(
 def _notes(documents: Documents, labels: Iterable[int] | None, seed: int | None) -> list[str]:
     """Count empty, repeated and unlabelled documents: for the owner only."""
     notes = []
-    unlisted = 0 if labels is None else sum(code < 0 for code in labels)
+    # Canaries come last.
+    listed = [] if labels is None else list(labels)[: len(documents)]
+    unlisted = sum(code < 0 for code in listed)
     if unlisted:
         notes.append(f"{unlisted} of {len(documents)} documents have no listed label")
     keys = [" ".join(text.lower().split()) for text in documents.texts]
