@@ -24,6 +24,7 @@ from memberbound.release.all_rows.text_adapters import (  # noqa: E402
     language_losses,
 )
 from memberbound.release.all_rows.text_budget import TextBudget  # noqa: E402
+from memberbound.release.all_rows.text_settings import default_training  # noqa: E402
 from memberbound.release.all_rows.text_training import (  # noqa: E402
     Noise,
     TextRecords,
@@ -209,6 +210,25 @@ def test_a_document_that_overflows_has_no_influence():
         found = sum_clipped_gradients(adapted, records, np.array([2, 3, 5]), 1.0)
     assert np.isfinite(found).all()
     assert np.allclose(found, expected, rtol=1e-6)
+
+
+def test_settings_are_a_rule_of_the_number_of_records_and_eta():
+    """More signal, a larger rate, rank and number of steps; what is given stays."""
+    found = [
+        default_training(records, eta, length=LENGTH)
+        for records, eta in [(300, 0.05), (1000, 0.05), (5000, 0.1), (20_000, 0.2), (10**6, 0.3)]
+    ]
+    for name, most in (("rate", 15.0), ("rank", 64), ("steps", 180)):
+        values = [getattr(each, name) for each in found]
+        assert values == sorted(values)
+        assert values[-1] == most
+    assert all(0 < each.sample_rate <= 1 for each in found)
+    given = {"rank": 3, "steps": 7, "sample_rate": 0.5, "rate": 0.1}
+    made = default_training(1000, 0.05, length=LENGTH, **given)
+    assert given.items() <= vars(made).items()
+    assert default_training(10**6, 0.3, length=LENGTH, most_rank=8).rank == 8
+    with pytest.raises(InputError, match="rank must be at most 8"):
+        default_training(1000, 0.05, length=LENGTH, most_rank=8, rank=9)
 
 
 # ── Accounting ────────────────────────────────────────────────────────────────────────────────────

@@ -223,6 +223,24 @@ def test_merged_is_unmerged_and_peft_agrees(folder, family, tmp_path):
     assert set(modules) == set(answer.released.adapter_config("base")["modules_to_save"])
 
 
+def test_public_texts_of_a_model_that_reads_both_ways_have_all_lengths(folder):
+    """Otherwise the head's inputs would hardly vary, and be scaled up without need."""
+    model, reader, classes = load_base(folder / "bert", "text", "kind", KINDS)
+    lengths = classes.texts.mask.sum(1)
+    assert set(lengths.tolist()) == set(range(2, 16))
+    ends = classes.texts.ids[np.arange(len(lengths)), lengths - 1]
+    assert set(ends.tolist()) == {reader.sep_token_id}
+    head, inputs = classes.adapt(model, 2).adapters[-1], []
+    hook = head.layer.register_forward_hook(lambda _layer, given, _out: inputs.append(given[0]))
+    scores(model, classes.texts, classes.both_ways)
+    coded = encode_documents(reader, [row["text"] for row in rows_of(folder)[:64]], 15, closed=True)
+    records = TextRecords(coded, 15, None, np.zeros(64, dtype=np.int64))
+    scores(model, records.batch(np.arange(64), 64, 15), classes.both_ways)
+    hook.remove()
+    public, secret = (float((found @ head.down.T).norm(dim=1).max()) for found in inputs)
+    assert secret < 5 * public
+
+
 # ── Labels are secret ─────────────────────────────────────────────────────────────────────────────
 
 

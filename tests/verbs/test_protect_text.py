@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from memberbound import InputError, audit_text, ledger, protect_text
+from memberbound.attacks.one_run import audit_one_run
+from memberbound.attacks.scores import Scores
 from memberbound.learners.adapters import merge_adapter
 from memberbound.learners.language_models import load_language_model
 from memberbound.leaves import load_leaf
@@ -393,8 +395,8 @@ def test_a_stopped_run_keeps_its_canaries(folder, tmp_path):
     assert not any("are empty" in note for note in answer.warnings)  # those are canaries
 
 
-def guesses_about_canaries(folder, seed, noisy):
-    """Coins of 60 canaries as an attacker estimates them who knows everything but the coins.
+def guess_canaries(folder, seed, noisy):
+    """Estimate the coins of 60 canaries, knowing everything but them; return them and μ's ceiling.
 
     One step on all documents at η = .1; the estimate is ridge regression of the released sum on the
     gradients of the canaries, which are all of length 1.
@@ -418,25 +420,33 @@ def guesses_about_canaries(folder, seed, noisy):
     released = -last.weights * len(records) - known
     gram = np.array(rows) @ np.array(rows).T
     gram += scale**2 * np.eye(60)
-    return canaries.coins, np.linalg.solve(gram, np.array(rows) @ released)
+    estimates = np.linalg.solve(gram, np.array(rows) @ released)
+    return canaries.coins, estimates, run.budget.readings().mu_upper
 
 
 def test_canaries_are_caught_without_noise(folder):
-    coins, estimates = guesses_about_canaries(folder, 1, noisy=False)
+    """All coins are guessed, and the floor is above the ceiling that the noise would have."""
+    coins, estimates, ceiling = guess_canaries(folder, 1, noisy=False)
     assert np.array_equal(estimates > 0.5, coins)
+    assert audit_one_run(Scores.of(estimates, coins)).mu_lower > ceiling
 
 
 @pytest.mark.parametrize(
     "runs", [3, pytest.param(200, marks=pytest.mark.long)], ids=["few", "many"]
 )
 def test_with_noise_canaries_stay_below_the_ceiling(folder, runs):
-    """Guesses at the median; five standard errors above the ceiling would be too many."""
-    right, total = 0, 0
+    """Guesses at the median; five standard errors above the ceiling would be too many.
+
+    A floor is wrong with probability 0.05 at most: in 22 or more of 200 runs with 0.0004.
+    """
+    right, total, above = 0, 0, 0
     for seed in range(runs):
-        coins, estimates = guesses_about_canaries(folder, seed, noisy=True)
+        coins, estimates, ceiling = guess_canaries(folder, seed, noisy=True)
         right += int(((estimates > np.median(estimates)) == coins).sum())
         total += len(coins)
+        above += audit_one_run(Scores.of(estimates, coins)).mu_lower > ceiling
     assert right / total <= 0.6 + 2.5 / np.sqrt(total)
+    assert above <= (21 if runs == 200 else 1)
 
 
 def test_an_audit_of_adapters_names_their_certificate(folder, tmp_path):

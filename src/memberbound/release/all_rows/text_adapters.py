@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 #: Relative difference allowed between two computations of one gradient (single precision).
 _TOLERANCE = 1e-3
-#: Variance below which the inputs of a head are not scaled up, relative to their second direction,
-#: and the rate of its steps, relative to the adapters.
+#: Variance below which the inputs of a head are not scaled up, relative to their first direction
+#: (their mean, nearly), and the rate of its steps, relative to the adapters.
 _LEAST_VARIANCE, _HEAD_RATE = 1e-3, 6.0
 #: Seed, number and length of the public texts.
 _SEED, _PUBLIC_TEXTS, _PUBLIC_LENGTH = 31, 64, 48
@@ -298,8 +298,7 @@ def _whiten(directions: Tensor, rows: Tensor) -> Tensor:
     Otherwise what all documents have in common would use up the clip.
     """
     sizes = (rows @ directions.T).square().mean(0)
-    largest = sizes.sort(descending=True).values[:2][-1]
-    scaled: Tensor = directions / sizes.clamp(min=_LEAST_VARIANCE * largest).sqrt()[:, None]
+    scaled: Tensor = directions / sizes.clamp(min=_LEAST_VARIANCE * sizes.max()).sqrt()[:, None]
     return scaled
 
 

@@ -200,7 +200,10 @@ def load_base(
 
 
 def _public_texts(folder: str | Path, model: Module, tokenizer: PreTrainedTokenizerBase) -> Batch:
-    """Return texts that the base model writes, or random tokens for one that reads both ways."""
+    """Return texts that the base model writes, or random tokens for one that reads both ways.
+
+    Random texts have all lengths: of equally long ones, a model may make nearly the same.
+    """
     if tokenizer.cls_token_id is None:
         return sample_texts(load_language_model(folder, "lm")[0])
     limit = getattr(model.config, "max_position_embeddings", None)
@@ -208,7 +211,10 @@ def _public_texts(folder: str | Path, model: Module, tokenizer: PreTrainedTokeni
     generator = np.random.default_rng(_SEED)
     ids = generator.integers(0, int(model.config.vocab_size), (_PUBLIC_TEXTS, width))
     ids[:, 0] = tokenizer.cls_token_id
-    return Batch(ids, np.ones(ids.shape, np.bool_))
+    lengths = np.linspace(2, width, _PUBLIC_TEXTS).astype(np.int64)
+    if tokenizer.sep_token_id is not None:
+        ids[np.arange(_PUBLIC_TEXTS), lengths - 1] = tokenizer.sep_token_id
+    return Batch(ids, np.arange(width) < lengths[:, None])
 
 
 def scores(model: Module, batch: Batch, both_ways: bool) -> Tensor:
