@@ -1,8 +1,10 @@
 """Draw the pictures of the README and the gallery anew: ``python docs/pictures/draw.py``.
 
-Needs a finished ``make study``, Chromium and Playwright (``make test`` installs the latter).
+Needs a finished ``make study``, Chromium and Playwright (``make test`` installs the latter).  With
+the results of ``benchmarks/text.py`` as a file, draws the picture of the text benchmark only.
 """
 
+import json
 import shutil
 import subprocess
 import sys
@@ -15,6 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from PIL import Image
 from playwright.sync_api import sync_playwright
+from scipy.optimize import curve_fit
+from scipy.special import expit, ndtri
 from sklearn.datasets import load_breast_cancer
 
 import memberbound
@@ -24,7 +28,7 @@ from memberbound.report.answer_charts import (
     frontier_chart,
     population_chart,
 )
-from memberbound.report.drawing import BLUE, save
+from memberbound.report.drawing import BLUE, GREEN, GREY, ORANGE, save_figure
 from memberbound.subset.crowd import Crowd
 from memberbound.subset.gaussian import noise_from_dp
 from memberbound.subset.profile import NeighbourProfile, clipped
@@ -77,7 +81,65 @@ def crowd_success(path: Path) -> None:
     axes.set_xlabel("ε of the noise (δ = 1e-5)")
     axes.set_ylabel("attack success, worst record")
     figure.legend(loc="outside upper center", ncols=2, frameon=False)
-    save(figure, path, title="The crowd hides the record", caption="")
+    save_figure(figure, path, title="The crowd hides the record", caption="")
+
+
+#: η on the axis of the picture about text, and the numbers of documents of its extrapolation.
+ETAS, MORE_DOCUMENTS = np.linspace(0.03, 0.32, 59), (100_000, 1_000_000)
+
+
+def kept_gains(results: Path) -> dict[int, dict[float, float]]:
+    """Return the share of the usual gain that private training keeps, by documents and η."""
+    lines = [json.loads(line) for line in results.open()]
+    kept: dict[int, dict[float, float]] = {}
+    loss = {(each["training"], each["documents"]): each.get("loss") for each in lines}
+    for each in lines:
+        if each["training"] == "private":
+            count = each["documents"]
+            gain = loss["base", count] - each["loss"]
+            usual = loss["base", count] - loss["usual", count]
+            kept.setdefault(count, {})[each["eta"]] = gain / usual
+    return {count: dict(sorted(kept[count].items())) for count in sorted(kept)}
+
+
+def log_signal(documents: float, eta: Any) -> Any:
+    """Return the logarithm of the number of documents times μ: noise falls with their product."""
+    return np.log(documents * 2 * ndtri(0.5 + np.asarray(eta)))
+
+
+def fit_gains(kept: dict[int, dict[float, float]]) -> Any:
+    """Fit the share that is kept by a logistic curve of the logarithm of the signal."""
+    points = [(log_signal(n, eta), y) for n, each in kept.items() for eta, y in each.items()]
+    signals, shares = np.array(points).T
+
+    def share(signal: Any, top: float, middle: float, slope: float) -> Any:
+        return top * expit(slope * (signal - middle))
+
+    fitted, _ = curve_fit(
+        share, signals, shares, p0=(0.9, 7.0, 0.5), bounds=([0.3, 3, 0.1], [1, 14, 3])
+    )
+    return lambda documents, eta: share(log_signal(documents, eta), *fitted)
+
+
+def draw_text_gains(results: Path, path: Path) -> None:
+    """Draw :func:`kept_gains` and the extrapolation of :func:`fit_gains`."""
+    kept = kept_gains(results)
+    figure = Figure(figsize=(7.0, 4.4), layout="constrained")
+    axes = figure.subplots()
+    for (count, each), colour in zip(kept.items(), (ORANGE, GREEN, BLUE), strict=False):
+        label = f"{count:,} documents".replace(",", "\u202f")
+        axes.plot(list(each), list(each.values()), "o-", color=colour, label=label)
+    fitted = fit_gains(kept)
+    for count, style in zip(MORE_DOCUMENTS, ("--", ":"), strict=True):
+        label = f"{count:,}, extrapolated".replace(",", "\u202f")
+        axes.plot(ETAS, fitted(count, ETAS), style, color=GREY, label=label)
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_ylim(0, 1)
+    axes.set_xlabel("η: right at most 50 % + η of the time about any document")
+    axes.set_ylabel("share of the usual fine-tuning's gain")
+    figure.legend(loc="outside upper center", ncols=3, frameon=False)
+    save_figure(figure, path, title="What hiding every document costs", caption="")
 
 
 def draw() -> None:
@@ -112,6 +174,9 @@ def pictured(browser: Any, address: str, name: str, *, height: int, ready: str) 
 
 def main() -> None:
     """Draw everything."""
+    if len(sys.argv) > 1:
+        draw_text_gains(Path(sys.argv[1]), HERE / "text.png")
+        return
     if not REPORT.is_file():
         sys.exit("run make study first")
     draw()

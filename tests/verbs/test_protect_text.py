@@ -437,7 +437,7 @@ def test_canaries_are_caught_without_noise(folder):
 def test_with_noise_canaries_stay_below_the_ceiling(folder, runs):
     """Guesses at the median; five standard errors above the ceiling would be too many.
 
-    A floor is wrong with probability 0.05 at most: in 22 or more of 200 runs with 0.0004.
+    A floor is wrong with probability 0.05 at most: in 22 or more of 200 runs with 0.0005.
     """
     right, total, above = 0, 0, 0
     for seed in range(runs):

@@ -26,10 +26,11 @@ from memberbound.release.all_rows.text_adapters import AdaptedModel, Batch, samp
 from memberbound.release.all_rows.text_training import TextRecords, encode_documents
 from memberbound.release.budget import HISTOGRAM_MOVES, BudgetShare
 from memberbound.release.saving import check_certificate
-from memberbound.tables.columns import Values, read_column, read_value
+from memberbound.tables.columns import read_column, read_value
 from memberbound.tables.persons import Persons
 from memberbound.tables.records import Records
 from memberbound.tables.texts import Documents, read_secret_documents
+from memberbound.tables.values import Values
 
 if TYPE_CHECKING:
     from torch import Tensor
