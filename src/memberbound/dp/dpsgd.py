@@ -224,7 +224,7 @@ def _on_lattice(
 _FIRST_STEP = 0.2
 _REFINE = 4.0
 #: Spacing that is fine enough by itself if a record is expected in this many steps.
-_KNOWN_STEP = 0.05
+_KNOWN_STEP = 0.025
 _MANY_HITS = 5.0
 #: The error is quadratic in the spacing, so after a change below this about a fifteenth remains.
 _CONVERGED = 6e-3
