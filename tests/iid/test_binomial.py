@@ -184,6 +184,24 @@ def test_products_that_underflow_are_from_above():
                     assert truth <= hockey_stick_upper(n, p, gamma)[0] <= p
 
 
+def test_small_cuts_of_small_masses_are_from_above():
+    """Below the mean only the empty cell counts: p(1-p)^n, however small γ is."""
+    for n, p in ((1000, 0.475), (900, 0.5), (58, 1 - 2.0**-16)):
+        truth = mp.mpf(p) * (1 - mp.mpf(p)) ** n
+        for gamma in (1e-30, 1e-46, 1e-100, 1e-305):
+            assert truth <= hockey_stick_upper(n, p, gamma)[0] <= truth * (1 + mp.mpf("1e-10"))
+
+
+def test_subnormal_shares_are_from_above():
+    """One record where 1e-282 are expected: γnp is next to 1, and 1 - γnp is left of p."""
+    rng, n = Random(4), 10**15
+    for _ in range(100):
+        p = 10 ** rng.uniform(-297.4, -297)
+        gamma = 1 / (n * p) * (1 - rng.choice([1, 2, 3]) * 2.0**-53)
+        truth = F(p) * max(1 - F(gamma) * n * F(p), 0)  # more records are 1e-282 times as likely
+        assert truth * (1 - n * F(p)) <= F(float(hockey_stick_upper(n, p, gamma)[0]))
+
+
 def test_the_last_bits_of_the_cut_are_from_above():
     """With γp next to 1 the distance of γnp to n is the answer; it has 32 digits."""
     rng = Random(3)
@@ -273,6 +291,7 @@ def test_uniform_atoms_know_one_third_to_32_digits():
 
 
 def test_ends_and_bad_input():
+    assert hockey_stick_upper(5, 1.0, 1.0, -1e-17)[0] == 0
     assert half_deviation_upper(5, [0.0, 1.0]).tolist() == [0.0, 0.0]
     assert hockey_stick_upper(5, [0.0, 1.0], 2.0).tolist() == [0.0, 0.0]
     assert hockey_stick_upper(5, [0.0, 1.0], 0.5).tolist() == [0.0, 0.0]

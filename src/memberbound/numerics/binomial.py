@@ -219,11 +219,11 @@ def hockey_stick_upper(
     whole = _floor(np.minimum(cut, 2 * size), tail)
     value = np.zeros_like(atoms.p)
     if above:
-        live = np.flatnonzero(whole < size)
+        live = np.flatnonzero((whole < size) & (atoms.q > 0))
         first = whole[live] + 1
         step = (first - cut[live]) - tail[live]
         side = _Side(size, atoms.p[live], atoms.q[live], high[live], low[live])
-        value[live] = _linear_tail(side, first, step) / size
+        value[live] = _linear_tail(side, first, step, size)
     else:
         live = np.flatnonzero((atoms.p > 0) & (atoms.q > 0))
         first = size - whole[live]
@@ -232,7 +232,7 @@ def hockey_stick_upper(
         opposite, lost = _two_sum(np.full(live.size, size), -high[live])
         mirrored = _two_sum(opposite, lost - low[live])
         side = _Side(size, atoms.q[live], atoms.p[live], *mirrored)
-        value[live] = _linear_tail(side, first, step) / (size * ratio)
+        value[live] = _linear_tail(side, first, step, size * ratio)
     far = np.minimum(atoms.p, math.exp(-_FAR))
     value[live] = np.where(np.isnan(value[live]), far[live], value[live])
     return np.minimum(value, atoms.p)
@@ -248,8 +248,8 @@ class _Side(NamedTuple):
     low: FloatArray
 
 
-def _linear_tail(side: _Side, first: FloatArray, step: FloatArray) -> FloatArray:
-    """Return upper bounds on Σ_{j≥0} P(B = first + j)(step + j); NaN for deviances above _FAR."""
+def _linear_tail(side: _Side, first: FloatArray, step: FloatArray, scale: float) -> FloatArray:
+    """Return upper bounds on Σ_{j≥0} P(B = first + j)(step + j)/scale; NaN beyond _FAR."""
     mass, deviance = _point(side.n, first, side.high, side.low)
     result, units = np.full_like(mass, np.nan), np.zeros_like(mass)
     near = deviance <= _FAR
@@ -260,7 +260,10 @@ def _linear_tail(side: _Side, first: FloatArray, step: FloatArray) -> FloatArray
             part = _Side(side.n, *(x[index] for x in side[1:]))
             result[index], units[index] = method(part, first[index], step[index])
     # The error of the mass is up to 32 + 16 D units; the last steps and the caller's add a few.
-    return result * mass * (1 + UNIT * (64 + 16 * deviance + units))
+    # Divide by a small scale before the product with a small mass can underflow; what remains is
+    # the rounding of subnormal results.
+    value = result / scale * mass * (1 + UNIT * (64 + 16 * deviance + units))
+    return np.nextafter(value, np.inf)
 
 
 def _added(side: _Side, first: FloatArray, step: FloatArray) -> tuple[FloatArray, FloatArray]:
