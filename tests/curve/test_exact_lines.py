@@ -182,6 +182,30 @@ def test_parameters_of_a_chain_are_added_from_above():
             assert F(a) + F(b) <= F(value) <= (F(a) + F(b)) * (1 + F(1, 2**52)), kind
 
 
+def test_heights_of_lines_are_from_above():
+    """Also those of slopes below 1, from the mirrored profile: 1 - e^ℓ + e^ℓ·δ."""
+    rng = Random(15)
+    for _ in range(100):
+        curve = random_curve(rng, rng.choice([1, 3, 8]))
+        for slope in (*curve.loss.tolist(), -(10 ** rng.uniform(-16, 1))):
+            behind = curve._profile(np.array([max(-slope, 0.0)]), forward=False)[0]
+            exact = 1 - mp.exp(mp.mpf(slope)) * (1 - mp.mpf(behind))
+            if slope < 0:
+                assert between(exact, base._full_stick(curve, np.array([slope]))[0])
+
+
+def test_a_chain_of_two_one_sided_curves_is_from_above():
+    """All in-mass left of the first corner costs 1 - e^{-ε}, and no steeper line is closer."""
+    rng = Random(16)
+    for _ in range(50):
+        epsilon, more = rng.uniform(0.01, 3), rng.uniform(0, 2)
+        reach = epsilon + more
+        one = base.polygon_from_lines([reach], [0.0], [reach], [0.0])
+        two = base.polygon_from_lines([], [], [epsilon], [0.0])
+        truth = 1 - mp.exp(-mp.mpf(epsilon))
+        assert between(truth, one.then(two).delta(reach - epsilon, "forward"), 128)
+
+
 def test_lines_of_a_chain_are_from_above():
     """(ε₁ + ε₂, δ₂ + e^{ε₂}δ₁) for every pair that touches, and for the diagonal."""
     rng = Random(8)

@@ -1,5 +1,6 @@
 """Curves made of stated numbers: sums, halves and shares of them, in rationals."""
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from random import Random
@@ -64,6 +65,14 @@ def test_a_hockey_stick_grows_by_the_slack_of_either_world():
             exact = mp.mpf(stick) + (1 + mp.exp(mp.mpf(epsilon))) * mp.mpf(slack)
             assert min(exact, mp.mpf(1)) <= raised
             assert raised <= exact * (1 + mp.mpf("1e-14")) + mp.mpf("2e-323")
+
+
+def test_a_tiny_slack_counts_at_a_large_epsilon():
+    """An outcome of out-mass s and in-mass 1/2 may be certain, at every ε."""
+    for slack in (1e-306, 1.6e-310, 5e-324):
+        curve = SlackCurve(LaplaceCurve(-math.log(2 * slack)), slack)
+        for epsilon in (700.0, 709.0, 720.0, 760.0):
+            assert curve.delta(epsilon) > 0.49, (slack, epsilon)
 
 
 def test_a_rate_grows_by_the_slack_before_and_after():

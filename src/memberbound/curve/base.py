@@ -516,12 +516,12 @@ def _touching(one: PolygonCurve, two: PolygonCurve) -> list[tuple[float, float]]
 
 
 def _full_stick(curve: PolygonCurve, log_slope: FloatArray) -> FloatArray:
-    """Return max_α TPR - e^ℓ α, for log-slopes of either sign."""
+    """Return max_α TPR - e^ℓ α from above, for log-slopes of either sign."""
     ahead = curve._profile(np.maximum(log_slope, 0.0), forward=True)
     behind = curve._profile(np.maximum(-log_slope, 0.0), forward=False)
     with np.errstate(under="ignore"):
         low = -np.expm1(np.minimum(log_slope, 0.0)) + np.exp(np.minimum(log_slope, 0.0)) * behind
-    return np.asarray(np.where(log_slope >= 0, ahead, low), dtype=np.float64)
+    return np.asarray(np.where(log_slope >= 0, ahead, up_array(low, 8)), dtype=np.float64)
 
 
 def _chain_lines(one: PolygonCurve, two: PolygonCurve) -> tuple[FloatArray, FloatArray]:

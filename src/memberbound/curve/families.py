@@ -190,7 +190,7 @@ class SlackCurve(TradeoffCurve):
     def _raised(self, epsilon: FloatArray, *, forward: bool) -> FloatArray:
         exact = self.base._profile(epsilon, forward=forward)
         with np.errstate(over="ignore"):
-            added = (1.0 + np.exp(np.minimum(epsilon, 700.0))) * self.slack
+            added = (1.0 + np.exp(epsilon)) * self.slack
         return np.asarray(np.minimum(up_array(exact + added), 1.0), dtype=np.float64)
 
     @cached_property
