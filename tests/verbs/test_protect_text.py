@@ -7,6 +7,7 @@ import signal
 from dataclasses import replace
 
 import numpy as np
+import pandas
 import pytest
 
 from memberbound import InputError, audit_text, ledger, protect_text
@@ -103,6 +104,16 @@ def test_answer_and_folder_are_those_of_the_contract(folder, tmp_path):
     assert not (tmp_path / "safe.run").exists()
     assert "200" in answer.sentence
     assert "70 %" in answer.sentence
+
+
+def test_the_owner_is_told_of_empty_and_similar_documents(folder):
+    rows = [json.loads(line) for line in (folder / "letters.jsonl").read_text().splitlines()]
+    texts = [f"{row['text']} only{number}" for number, row in enumerate(rows)]
+    texts = ["".join(chr(97 + int(c)) if c.isdigit() else c for c in text) for text in texts]
+    texts[:4] = ["red green, 7", "Green red 8", " ", "12"]
+    notes = protect_texts(folder, texts=pandas.DataFrame({"text": texts})).warnings
+    assert any(note.startswith("2 documents have the same words as another one") for note in notes)
+    assert any(note.startswith("1 of 200 documents are empty") for note in notes)
 
 
 def test_formats_of_texts_say_the_same(folder):

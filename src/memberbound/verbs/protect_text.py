@@ -7,6 +7,7 @@ these are for the owner, are not stored, and are not covered by the certificate.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
@@ -346,6 +347,12 @@ def _stages(
     return stage
 
 
+def _words(text: str) -> int:
+    """Return a hash of the words of a text, without their order and numbers; 0 without words."""
+    words = frozenset(re.findall(r"[^\W\d_]+", text.lower()))
+    return hash(words) if words else 0
+
+
 def _notes(documents: Documents, labels: Iterable[int] | None, seed: int | None) -> list[str]:
     """Count empty, repeated and unlabelled documents: for the owner only."""
     notes = []
@@ -354,17 +361,16 @@ def _notes(documents: Documents, labels: Iterable[int] | None, seed: int | None)
     unlisted = sum(code < 0 for code in listed)
     if unlisted:
         notes.append(f"{unlisted} of {len(documents)} documents have no listed label")
-    keys = [" ".join(text.lower().split()) for text in documents.texts]
-    empty = keys.count("")
+    empty = sum(not text.strip() for text in documents.texts)
     if empty:
-        notes.append(f"{empty} of {len(keys)} documents are empty: they have no influence")
-    counts = Counter(key for key in keys if key)
+        notes.append(f"{empty} of {len(documents)} documents are empty: they have no influence")
+    counts = Counter(key for text in documents.texts if (key := _words(text)))
     repeated = sum(count for count in counts.values() if count > 1)
     if repeated and documents.unit is None:
         notes.append(
-            f"{repeated} documents have the same words as another one: they are different records, "
-            "and their common content is not hidden. If one person wrote several, use --unit; "
-            "otherwise leave out duplicates"
+            f"{repeated} documents have the same words as another one (order and numbers aside): "
+            "they are different records, and their common content is not hidden. If one person "
+            "wrote several, use --unit; otherwise leave out duplicates"
         )
     if documents.unit is not None and documents.records == len(documents):
         notes.append(f"every value of {documents.unit!r} has one document: unit changes nothing")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _MOMENTUM = 0.9
 #: Maximum number of logits of a block, and of documents.
-_BLOCK_NUMBERS, _MOST_ROWS = 2**23, 64
+_BLOCK_NUMBERS, _MOST_ROWS = 2**25, 64
 #: Characters of a document to read per token of the length; this depends on the document alone.
 _CHARACTERS = 32
 #: Documents are padded to the length, or to it halved once or more, by a rule of the document
