@@ -155,3 +155,23 @@ def test_quick_commands_load_little(path):
     assert not load_modules(path.parent, "certify", path.name) & HEAVY
     explained = load_modules(path.parent, "explain", "--epsilon", "8", "--json")
     assert not explained & (HEAVY | {"pandas", "duckdb", "pyarrow"})
+
+
+@pytest.mark.parametrize("first", ["roles", "rows", "counts"])
+def test_the_engine_reads_a_small_csv_file_once(tmp_path, first):
+    file = tmp_path / "people.csv"
+    PEOPLE.to_csv(file, index=False)
+    needs = {
+        "roles": lambda t: {name: reading.role for name, reading in t.readings().items()},
+        "rows": lambda t: t.frame.astype(str).to_numpy().tolist(),
+        "counts": lambda t: memberbound.certify(t, columns=FEATURES).atoms,
+    }
+    with open_table(file) as table:
+        expected = {name: need(table) for name, need in needs.items()}
+    with open_table(file, secret=True) as secret:
+        secret.rows()
+        assert secret.stored_copy is None, "secret rows are read once"
+    with open_table(file) as table:
+        needs[first](table)
+        file.unlink()
+        assert {name: need(table) for name, need in needs.items()} == expected

@@ -75,6 +75,8 @@ _FIRST_LINE = re.compile(r'(?:[^"\r\n]++|"[^"]*+")*+')
 _CHUNK = 2**20
 #: Largest secret file, in bytes, that is read as one block; a larger one is cut into sections.
 _LARGEST_BLOCK = 2**27
+#: Largest file, in bytes and columns, that the engine copies before it scans it several times.
+_SMALL_FILE, _SMALL_WIDTH = 2**25, 500
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ class CsvFormat:
 
     separator: str
     notes: tuple[str, ...] = ()
+    #: Whether the engine copies the rows before it scans them several times.
+    small: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,9 @@ def csv_view(
             header, other_ends, repeats = _scan(stored, name, strict=False)
     # In a file with one column, a value may equal the column's name.
     notes += _header_notes(path.name, repeats) if len(header.columns) > 1 else ()
-    found = CsvFormat(header.delimiter, notes)
+    plain = stored.suffix.lower() not in _COMPRESSIONS
+    small = plain and stored.stat().st_size <= _SMALL_FILE and len(header.columns) <= _SMALL_WIDTH
+    found = CsvFormat(header.delimiter, notes, small)
     if other_ends:
         with _open(stored) as stream:
             quoted = quote_line_ends(

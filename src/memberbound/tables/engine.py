@@ -220,6 +220,12 @@ class Engine:
         self.sql(f"CREATE TEMP VIEW {name} AS {select}")
         return name
 
+    def copy(self, view: str) -> str:
+        """Copy the rows of a view into a table of the engine and return its name."""
+        name = self.fresh("rows")
+        self.sql(f"CREATE TEMP TABLE {name} AS SELECT * FROM {view}")
+        return name
+
     def arrow(self, data: pa.Table | pads.Dataset, *, secret: bool = False) -> str:
         """Register an Arrow table or data set and return its name; exact types are not copied.
 

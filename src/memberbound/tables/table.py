@@ -483,11 +483,18 @@ class ViewTable(EmbeddedTable):
     reads_row_by_row: bool = field(default=False, kw_only=True)
     #: Reopens the same rows so that no row affects how another is read.
     reopen: Callable[[], Table] | None = field(default=None, kw_only=True)
+    #: The engine's copy of the rows of a small CSV file.
+    stored_copy: str | None = field(default=None, init=False)
 
     @property
     def view(self) -> str:
-        """The view."""
-        return self.stored_view
+        """The view; of a small public CSV file, which is scanned several times, a copy."""
+        if self.csv is None or not self.csv.small or self.secret:
+            return self.stored_view
+        if self.stored_copy is None:
+            with reading(self.name):
+                self.stored_copy = self.engine.copy(self.stored_view)
+        return self.stored_copy
 
     def close(self) -> None:
         """Close the engine, unless another table owns it, and free the rows in memory."""
