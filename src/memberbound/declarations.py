@@ -61,7 +61,8 @@ Kind = Literal[
 class Option:
     """The notation of an argument; its meaning is in the verb's docstring.
 
-    ``web=False`` restricts the argument to Python and the command line; ``typed_default`` is the
+    ``web=False`` restricts the argument to Python and the command line, ``web_choices`` the web to
+    some of the choices; ``typed_default`` is the
     default of the command line if it differs from Python's, unless a configuration file sets it
     (``configured``).
     """
@@ -71,6 +72,7 @@ class Option:
     flag: str | None = None
     choices: tuple[str, ...] = ()
     web: bool = True
+    web_choices: tuple[str, ...] = ()
     typed_default: bool | int | str | None = None
     configured: bool = False
 

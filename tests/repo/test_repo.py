@@ -14,6 +14,8 @@ from packaging.utils import canonicalize_name
 
 from conftest import LONGEST
 from memberbound._version import __version__
+from memberbound.faces.command_line import VERBS
+from memberbound.faces.web.child import JOBS
 
 ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -191,6 +193,12 @@ def test_the_paper_cites_exactly_its_bibliography() -> None:
     assert cited == set(re.findall(r"^@\w+\{(\w+),", entries, flags=re.MULTILINE))
     for heading in ("Summary", "Statement of need", "State of the field", "References"):
         assert f"\n# {heading}\n" in text
+
+
+def test_the_readme_names_the_verbs_without_a_page() -> None:
+    text = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    (named,) = re.findall(r"All except (.*?) are also pages of the web interface", text)
+    assert set(re.findall("`(.*?)`", named)) == {*VERBS} - {*JOBS, "explain", "serve"}
 
 
 def test_rows_of_tables_have_the_cells_of_their_head() -> None:

@@ -102,6 +102,14 @@ EXPORT_FORMATS = {
 }
 
 
+#: Endings of the formats on the web, which neither start a browser nor write to MLflow.
+WEB_FORMATS = {
+    name: kind.endings[-1] if name == "decision" else kind.endings[0]
+    for name, kind in EXPORT_FORMATS.items()
+    if name != "pdf" and kind.endings
+}
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Export(Answer):
     """The result of an export: its format, and the file or MLflow run that holds it."""
@@ -176,20 +184,23 @@ class Export(Answer):
 def export(
     report: Annotated[object, Option("file", metavar="REPORT")],
     *,
-    format: Literal[
-        "model-card",
-        "decision",
-        "dpia",
-        "dp-registry",
-        "cyclonedx",
-        "in-toto",
-        "sacro",
-        "checklist",
-        "pdf",
-        "mlflow",
-        "mlflow-owner",
+    format: Annotated[
+        Literal[
+            "model-card",
+            "decision",
+            "dpia",
+            "dp-registry",
+            "cyclonedx",
+            "in-toto",
+            "sacro",
+            "checklist",
+            "pdf",
+            "mlflow",
+            "mlflow-owner",
+        ],
+        Option("choice", web_choices=tuple(WEB_FORMATS)),
     ],
-    release: InputFile | None = None,
+    release: Annotated[InputFile, Option("file", metavar="FILE", web=False)] | None = None,
     about: InputFile | None = None,
     out: OutputFile | None = None,
     force: Force = False,

@@ -14,6 +14,7 @@ from commands import python
 from memberbound.faces.command_line import verb_named
 from memberbound.faces.web.child import Events, sentence_of
 from memberbound.faces.web.child import run_verb as perform
+from memberbound.verbs.export import WEB_FORMATS
 
 
 @pytest.fixture
@@ -256,3 +257,13 @@ def test_a_ledger_and_two_reports_are_read_as_in_python(run, tmp_path):
     report = Path(__file__).parents[2] / "report" / "sample.json"
     asked = {"before": str(report), "after": str(report)}
     assert run("compare", None, **asked)["result"] == as_json(memberbound.compare(**asked))
+
+
+def test_a_document_is_written_for_each_format_of_the_page(run, path, tmp_path):
+    told = memberbound.summarize(path, statistic="mean", columns=["age"], out=tmp_path / "r.json")
+    certificate = f"{told.out}.certificate.json"
+    for format, ending in WEB_FORMATS.items():
+        answer = run("export", None, report=certificate, format=format)
+        shown = answer["result"]
+        assert (shown["format"], shown["out"]) == (format, f"{format}{ending}")
+    assert len(answer["files"]) == len(WEB_FORMATS) == 8

@@ -97,7 +97,7 @@ _QUESTIONS: dict[str, Callable[[Keywords], dict[str, object]]] = {
 SendProgress = Callable[[int, int | None, str], None]
 
 #: Verbs that do not run as jobs: quick questions, and work on the user's own files.
-_NO_JOBS = {"explain", "export", "predict", "reproduce", "theorems", "serve"}
+_NO_JOBS = {"explain", "predict", "reproduce", "theorems", "serve"}
 #: Verbs that run as jobs, each in its own process.
 JOBS = tuple(name for name in VERBS if name not in _NO_JOBS)
 
@@ -161,6 +161,11 @@ def _output_name(verb: Verb, options: Keywords) -> str:
         return verb.name
     if verb.name == "bounds":
         return "bounds.yaml"
+    if verb.name == "export":
+        from memberbound.verbs.export import WEB_FORMATS
+
+        chosen = str(options.get("format"))
+        return f"{chosen}{WEB_FORMATS.get(chosen, '')}"
     if options.get("statistic") is not None:
         return "release.json"
     return "release.skops" if verb.of_kind("learner") else f"{verb.name}.csv"

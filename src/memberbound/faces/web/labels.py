@@ -2,6 +2,7 @@
 
 #: The label of each argument; equal names mean the same in all verbs.
 LABELS = {
+    "about": "Further facts (YAML)",
     "after": "Later report",
     "attacks": "Attacks",
     "baseline": "Other guesses: chance before the release",
@@ -22,6 +23,7 @@ LABELS = {
     "epsilon": "ε (epsilon)",
     "eta": "Right guesses above one half, at most (η)",
     "file": "Ledger",
+    "format": "Kind of document",
     "fpr": "False alarms",
     "keep": "Columns to leave as they are",
     "label": "Column of classes",
@@ -51,6 +53,7 @@ LABELS = {
     "reference": "Reference rows",
     "refits": "Fits of the synthesizer",
     "release": "Released file",
+    "report": "Certificate of a release, or report.json",
     "resume": "Continue a stopped run",
     "roles": "Roles of columns",
     "rows": "New rows",

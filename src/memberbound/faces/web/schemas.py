@@ -90,9 +90,13 @@ def _class_name(command: str) -> str:
     return command.title().replace("-", "")
 
 
+def _choices(parameter: Parameter) -> tuple[str, ...]:
+    return parameter.option.web_choices or parameter.option.choices
+
+
 def _type(parameter: Parameter) -> Any:
     if parameter.kind in ("choice", "learner"):
-        return Literal[parameter.option.choices or LEARNERS]
+        return Literal[_choices(parameter) or LEARNERS]
     return _TYPES[parameter.kind]
 
 
@@ -108,7 +112,7 @@ def verb_form(verb: Verb) -> dict[str, object]:
             "required": p.required,
             "help": p.help,
             "default": p.default if isinstance(p.default, (int, float, str)) else None,
-            "choices": p.option.choices or (LEARNERS if p.kind == "learner" else ()),
+            "choices": _choices(p) or (LEARNERS if p.kind == "learner" else ()),
         }
         for p in web_parameters(verb)
     ]

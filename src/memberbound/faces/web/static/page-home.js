@@ -27,6 +27,7 @@ const DOORS = [
     links: [
       ["explain", "What does ε = 8 mean for a person?"],
       ["verify", "Check the certificate of a released file"],
+      ["export", "Write the pages to sign, or to hand on"],
       ["compare", "Compare two reports"],
     ],
   },
