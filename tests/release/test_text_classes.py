@@ -492,9 +492,14 @@ def test_bad_input_is_refused_in_one_sentence(folder, options, sentence):
 def test_a_model_that_reads_both_ways_needs_labels(folder):
     with pytest.raises(InputError, match="reads both ways"):
         load_base(folder / "bert", "text")
-    model = base_model("bert")
+    texts = [np.arange(5)] * 99
     with pytest.raises(InputError, match="reads both ways"):
-        MembershipPrivateLM(model, eta=0.45).fit([np.arange(5)] * 99)
+        MembershipPrivateLM(base_model("bert"), eta=0.45).fit(texts)
+    model = base_model("gpt2").train()  # as a script may leave it, with dropout
+    made = MembershipPrivateLM(model, eta=0.45, length=4, steps=2, insecure_seed=1).fit(texts)
+    assert made.certificate_.value <= 0.45
+    assert model.training
+    assert not made.model_.training
 
 
 def test_a_tokenizer_without_padding_or_end_is_refused(folder, tmp_path):

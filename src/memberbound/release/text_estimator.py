@@ -150,7 +150,7 @@ class MembershipPrivateLM(BaseEstimator):  # type: ignore[misc]
         self, tokens: Sequence[NDArray[np.int64]], groups: Sequence[object] | None
     ) -> TextRun:
         """Return the training of a module in memory on arrays of token ids."""
-        model = copy.deepcopy(cast("Module", self.lm)).float()
+        model = copy.deepcopy(cast("Module", self.lm)).float().eval()
         check_causal(model)
         length = check_length(model, self.length)
         settings = self._settings | {"length": length, "most_rank": largest_rank(model)}
