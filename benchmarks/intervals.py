@@ -287,7 +287,9 @@ def synthetic_lines(rows: list[int], runs: int) -> Iterator[str]:
         (True, True, ", persons"),
     ):
         for count in rows:
-            for name, shares in simulate_synthetic(count, runs, bounds=bounds, unit=unit):
+            seed = 2 if unit else 1
+            found = simulate_synthetic(count, runs, bounds=bounds, unit=unit, seed=seed)
+            for name, shares in found:
                 texts = ["–" if math.isnan(s) else f"{100 * s:.1f} %" for s in shares[:3]]
                 answered = f"{100 * shares[3]:.0f} %"
                 yield f"| {name}{what} | {count} | {answered} | {' | '.join(texts)} |"

@@ -86,7 +86,7 @@ def _cdf_at(x: Decimal) -> Interval:
     # When the ratio of terms is below ½, the rest of the series is at most the last term.
     while term.hi > _TINY or 2 * square.hi > k + 2:
         k += 2
-        term = term * square / Interval.of(k)
+        term = term * square / Interval(Decimal(k), Decimal(k))
         series = series + term
     half = (-square * HALF).of_ends(_NEAR.exp) / _ROOT * (series + Interval(Decimal(0), term.hi))
     return HALF - half if x < 0 else HALF + half
@@ -133,7 +133,7 @@ def read_json(path: Path) -> dict[str, Any]:
         about, value = digests == [{"sha256": value["predicate"]["sha256"]}], value["predicate"]
         value = value if about else None
     if not isinstance(value, dict):
-        raise ValueError("it must be one JSON object, and a statement about the certified file")
+        raise ValueError("it must be one JSON object, or a statement about the certified file")
     return value
 
 

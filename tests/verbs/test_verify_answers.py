@@ -262,6 +262,29 @@ def test_halves_that_promise_something_else_are_rejected(halves, tmp_path, name)
         assert not verify(file, certificate=write(other, tmp_path)).holds, path
 
 
+def test_halves_with_other_draws_or_further_promises_are_rejected(halves, tmp_path):
+    """Draws that were left out, repeated or not numbers; a bound where no check reads it."""
+    file, certificate = halves["centre"]
+    draws = certificate["derivation"]["lengths"]
+    for path, new in (
+        (("derivation", "lengths"), sorted(draws)[:-10]),
+        (("derivation", "lengths"), draws * 100),
+        (("derivation", "lengths"), [-draw for draw in draws]),
+        (("derivation", "lengths"), list(map(str, draws))),
+        (("derivation", "distances"), [0.0] * len(draws)),
+        (("certificate", "theorems"), ["X4"]),
+        (("certificate", "eta_upper"), 0.1),
+        (("accuracy_upper",), 0.5),
+        (("Statement",), "Nobody is right more than 50 % of the time."),
+    ):
+        other = change(certificate, path, new)
+        assert not verify(file, certificate=write(other, tmp_path)).holds, path
+    record = {"format": "memberbound-calibration/1", "distances": [0.0] * len(draws)}
+    apart = {key: certificate["derivation"][key] for key in ("statements", "floor")}
+    other = change(certificate, ("derivation",), record | apart)
+    assert not verify(file, certificate=write(other, tmp_path)).holds
+
+
 @pytest.mark.parametrize("name", ["pairs", "mixtures", "centre"])
 def test_halves_with_less_noise_or_fewer_moves_are_rejected(halves, tmp_path, name):
     file, certificate = halves[name]

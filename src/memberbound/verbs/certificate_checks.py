@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ _DRAWN = (
     "The released half was drawn uniformly and independently of the calibration's subsets, and the "
     "noise as recorded, from secret random words."
 )
+#: The keys of a bound besides its value.
+_BOUND_KEYS = {"kind", "quantity", "confidence", "game", "protects", "theorems", "assumptions"}
 #: Theorems behind a coarser table.
 _COARSE_THEOREMS = {"A25-T14", "X5", "X7", "X15", "X18"}
 _SUMS = {"X1", "X9", "X21", "L24-P12"}
@@ -41,6 +44,8 @@ _HALF_METHODS = {
     "crowd": (_SUMS, "gaussian"),
     "sum": (_SUMS, "gaussian"),
 }
+#: … and those without which a method proves nothing.
+_NEEDED = {"neighbour": {"X4"}, "moment": {"X19", "X4"}, "izzo": {"X19", "X14", "X4"}}
 #: Facts that a certificate cannot show, by the format of its record.
 OTHER_FORMATS: dict[str, tuple[str, ...]] = {
     COUNTS_FORMAT: (
@@ -69,10 +74,21 @@ def check_certificate(
     """
     yield file_check(certificate, digest)
     yield seal_check(certificate)
+    yield run_check("keys", lambda: _known_keys(certificate))
     if certificate["derivation"]["format"] == COUNTS_FORMAT:
         yield from _check_coarse_table(path, certificate)
     else:
         yield from _check_calibration(certificate, table)
+
+
+def _known_keys(certificate: Mapping[str, Any]) -> str:
+    """Require that no bound or sentence stands where no check reads it."""
+    for key in certificate:
+        other = key != "statement" and re.search("upper|lower|statement|sentence", key)
+        states = other or not re.fullmatch("[a-z0-9_]+", key)
+        require(not states, f"{key!r} must not be there: no check is about it")
+    require(set(certificate["certificate"]) == {"upper", *_BOUND_KEYS}, "the bound has other keys")
+    return "no bound and no sentence besides those that are checked"
 
 
 def _fields(certificate: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -147,7 +163,11 @@ def _check_calibration(certificate: Mapping[str, Any], table: object) -> Iterato
         for holds, problem in (
             (bound["quantity"] == "eta" and bound["game"] == "subset", "another game or quantity"),
             (bound["kind"] == "certificate", "an estimate is no certificate"),
-            (set() < set(bound["theorems"]) <= theorems, "a theorem is not that of the method"),
+            (
+                _NEEDED.get(certificate["method"], set()) <= set(bound["theorems"]) <= theorems,
+                "a theorem is not that of the method",
+            ),
+            (bool(bound["theorems"]), "the theorems are missing"),
             (noise["law"] in (law, "none"), "the noise is not that of the method"),
             (certificate.get("unit") == _asked(certificate)["unit"], "two units are printed"),
             (bound["protects"] == game.protects, "the certificate protects another record"),

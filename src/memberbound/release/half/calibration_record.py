@@ -91,11 +91,10 @@ def recomputed_gain(certificate: Mapping[str, Any]) -> tuple[float, str]:
         or noise["scale" if scale else "dimension"] != (scale or dimension)
     ):
         raise InputError("the noise scale differs from the certified one.")
-    if stored.get("lengths"):
+    distances = draws = _recorded_draws(certificate, paired)
+    if "lengths" in stored:
         law = type(unit)(**{**vars(unit), "scale": scale})
-        distances = law.distance(np.array(stored["lengths"], dtype=np.float64))
-    else:
-        distances = np.array(stored["distances"], dtype=np.float64)
+        distances = law.distance(draws)
     level = log_error_shared(confidence, stored["statements"])
     if stored["statements"] != (game.population if paired and game.record == "every" else 1):
         raise InputError("the number of records bounded at once differs.")
@@ -111,6 +110,21 @@ def recomputed_gain(certificate: Mapping[str, Any]) -> tuple[float, str]:
     else:
         gain = min(up(mean + added, 8), eta_from_distance(game, 1.0))
     return min(gain, eta), f"{distances.size} draws certify a mean of {shown}"
+
+
+def _recorded_draws(certificate: Mapping[str, Any], paired: bool) -> FloatArray:
+    """Return the recorded draws; InputError unless all are there, and none is negative."""
+    stored = certificate["derivation"]
+    draws = stored["distances" if paired and "partners" in certificate else "lengths"]
+    # The centre form takes a fifth of the subsets for the centre.
+    planned = certificate["pairs" if paired else "subsets"]
+    planned -= 0 if paired else max(1, planned // 5)
+    known = len({"lengths", "distances"} & set(stored)) == 1
+    if not known or len(draws) != planned:
+        raise InputError(f"the record has another number of draws than {planned}.")
+    if not all(type(draw) in (int, float) and draw >= 0 for draw in draws):
+        raise InputError("a draw is negative, or no number.")
+    return np.array(draws, dtype=np.float64)
 
 
 def _unit(method: str, dimension: int) -> GaussianNoise | NormExponentialNoise:
