@@ -14,7 +14,7 @@ from tests.oracle.synthetic_parts import measure_every_part
 from tests.oracle.training import PUBLIC, people
 
 from memberbound.errors import InputError
-from memberbound.release.all_rows import label_model, marginals, measurements, tree
+from memberbound.release.all_rows import conditionals, label_model, marginals, measurements, tree
 from memberbound.release.all_rows.balanced_labels import draw_balanced
 from memberbound.release.all_rows.bounds import Categories, Range
 from memberbound.release.all_rows.cells import (
@@ -456,8 +456,8 @@ def _model_of_three(further):
     ]
     maps = (columns[0].bin_of_cell,) * 2
     mixed = np.outer(weights, weights) / weights.sum()
-    chain = [tree.Pair(k, k + 1, (np.diag(weights) + mixed) / 2, maps) for k in (0, 1)]
-    ends = tree.Pair(0, 2, 0.9 * np.diag(weights) + 0.1 * mixed, maps)
+    chain = [conditionals.Pair(k, k + 1, (np.diag(weights) + mixed) / 2, maps) for k in (0, 1)]
+    ends = conditionals.Pair(0, 2, 0.9 * np.diag(weights) + 0.1 * mixed, maps)
     forest = ((0, None), (1, chain[0]), (2, chain[1]))
     return tree.PairModel(tuple(columns), forest, (ends,) if further else ()), ends
 
@@ -483,7 +483,9 @@ def test_a_rare_subgroup_of_several_columns_stays_whole():
     table[0], table[:, 0] = 0.0, 0.0
     table[0, 0] = 200.0
     columns = tuple(replace(c, weights=np.append(weights, [0, 0])) for c in model.columns)
-    pairs = [tree.Pair(a, b, table, model.further[0].maps) for a, b in ((0, 1), (1, 2), (0, 2))]
+    pairs = [
+        conditionals.Pair(a, b, table, model.further[0].maps) for a, b in ((0, 1), (1, 2), (0, 2))
+    ]
     forest = ((0, None), (1, pairs[0]), (2, pairs[1]))
     drawn = tree.PairModel(columns, forest, (pairs[2],)).cells(10_000, np.random.default_rng(1))
     first = np.array(drawn) == 0
@@ -495,9 +497,9 @@ def test_zeros_that_contradict_each_other_leave_the_forest_in_charge():
     model, _ = _model_of_three(further=True)
     weights = np.arange(1000.0, 4001, 1000)
     swapped = np.diag(weights)[[1, 0, 3, 2]]
-    same = tree.Pair(1, 2, np.diag(weights), model.further[0].maps)
+    same = conditionals.Pair(1, 2, np.diag(weights), model.further[0].maps)
     forest = (model.forest[0], (1, replace(same, first=0, second=1)), (2, same))
-    against = tree.Pair(0, 2, swapped, same.maps)
+    against = conditionals.Pair(0, 2, swapped, same.maps)
     drawn = tree.PairModel(model.columns, forest, (against,)).cells(2000, np.random.default_rng(0))
     assert (drawn[0] == drawn[1]).all()
     assert (drawn[1] == drawn[2]).all()
@@ -507,7 +509,7 @@ def test_columns_that_depend_on_the_target_depend_on_each_other():
     model, _ = _model_of_three(further=False)
     law = np.array([[800.0, 0, 0, 4200], [200, 2000, 3000, 0]])
     maps = (np.arange(2), model.columns[0].bin_of_cell)
-    grouped = tuple(tree.Pair(tree.GROUP, k, law, maps) for k in range(3))
+    grouped = tuple(conditionals.Pair(tree.GROUP, k, law, maps) for k in range(3))
     alone = tuple((k, None) for k in range(3))
     drawn = tree.PairModel(model.columns, alone, grouped=grouped).cells(
         8000, np.random.default_rng(0)

@@ -13,7 +13,7 @@ from memberbound.numerics.rounding import FloatArray, IntArray
 #: Rows that are drawn before balances are looked at again, as a share of all rows.
 _STEP_SHARE = 1 / 2000
 #: Strength of the balances, all columns or pairs together.
-_PULL = 4.0
+_PULL = 30.0
 #: More rows have little noise in any bin: only the groups' totals are balanced.
 _MOST_ROWS = 50_000
 

@@ -9,20 +9,36 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.all_rows.marginals import IntArray, ReleasedColumn, draw
 
-if TYPE_CHECKING:
-    from memberbound.release.all_rows.tree import Pair
-
 #: Rounds of raking, and the largest change of a factor in a round.
 _ROUNDS, _LARGEST_FACTOR = 10, 4.0
 #: Rows of similar laws that share a stratified sample.
 _STRATUM = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Consistent counts of two columns, with the maps from their cells."""
+
+    first: int
+    second: int
+    counts: FloatArray
+    #: Maps from the cells of the first and second column to rows and columns of the counts.
+    maps: tuple[IntArray, IntArray]
+
+    def transpose(self) -> Pair:
+        """Return the pair with its columns swapped."""
+        return Pair(self.second, self.first, self.counts.T, self.maps[::-1])
+
+    def flat_cells(self, cells: Mapping[int, IntArray]) -> IntArray:
+        """Return the index of every row in the flat table."""
+        rows, columns = self.maps[0][cells[self.first]], self.maps[1][cells[self.second]]
+        return np.asarray(rows * self.counts.shape[1] + columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +92,7 @@ def fit_conditional(
         maps = [np.arange(len(column.weights))]
     _, code_of_cell = np.unique(np.stack(maps), axis=1, return_inverse=True)
     code_of_cell = code_of_cell.ravel()
-    law = np.bincount(code_of_cell, column.weights) + 1e-12
+    law = np.bincount(code_of_cell, column.weights).astype(np.float64) + 1e-12
     law /= law.sum()
     factors = []
     for pair in pairs:

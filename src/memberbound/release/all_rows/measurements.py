@@ -15,6 +15,7 @@ import numpy as np
 
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.release.all_rows.cells import CategoryCells, Cells
+from memberbound.release.all_rows.conditionals import Pair
 from memberbound.release.all_rows.histograms import count_cells
 from memberbound.release.all_rows.label_model import (
     LabelModel,
@@ -38,7 +39,6 @@ from memberbound.release.all_rows.marginals import (
 from memberbound.release.all_rows.noisy_marginals import NoisyMarginal
 from memberbound.release.all_rows.tree import (
     GROUP,
-    Pair,
     PairModel,
     keep_edges,
     noise_price,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.all_rows.conditionals import Conditional, fit_conditional
+from memberbound.release.all_rows.conditionals import Conditional, Pair, fit_conditional
 from memberbound.release.all_rows.marginals import IntArray, ReleasedColumn, draw
 from memberbound.tables.persons import PERSON_UNITS
 
@@ -111,26 +111,6 @@ def select_further(
         if gains[largest].sum() > best:
             best, chosen = float(gains[largest].sum()), largest
     return sorted(chosen.tolist())
-
-
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """Consistent counts of two columns, with the maps from their cells."""
-
-    first: int
-    second: int
-    counts: FloatArray
-    #: Maps from the cells of the first and second column to rows and columns of the counts.
-    maps: tuple[IntArray, IntArray]
-
-    def transpose(self) -> Pair:
-        """Return the pair with its columns swapped."""
-        return Pair(self.second, self.first, self.counts.T, self.maps[::-1])
-
-    def flat_cells(self, cells: Mapping[int, IntArray]) -> IntArray:
-        """Return the index of every row in the flat table."""
-        rows, columns = self.maps[0][cells[self.first]], self.maps[1][cells[self.second]]
-        return np.asarray(rows * self.counts.shape[1] + columns)
 
 
 @dataclass(frozen=True, eq=False)
