@@ -225,7 +225,12 @@ def test_a_certificate_that_is_not_the_files_is_refused(released, tmp_path, monk
     monkeypatch.setenv("CHROME_BIN", sys.executable)
     with pytest.raises(InputError, match="report must be that of a study"):
         export(path, format="pdf", out=tmp_path / "x.pdf")
-    with pytest.raises(InputError, match="release must be left out"):
+    # A certificate elsewhere, under any name, is compared with the file that is named.
+    moved = tmp_path / "moved"
+    moved.write_text(path.read_text())
+    for other in (tmp_path / "model.json", released / "one" / "model.json.certificate.json"):
+        expect_refusal(tmp_path, "SHA-256", moved, release=other, **out)
+    with pytest.raises(InputError, match="must be a saved release"):
         export(path, format="model-card", release="x", out=tmp_path / "x.md")
 
 

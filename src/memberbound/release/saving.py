@@ -99,7 +99,7 @@ def _storable(released: object) -> StorableRelease | None:
     return None
 
 
-def check_certificate(path: str | Path) -> dict[str, object]:
+def check_certificate(path: str | Path, certificate: str | Path | None = None) -> dict[str, object]:
     """Check that a file's certificate belongs to it, and return the certificate.
 
     Edge cases: a missing, unreadable or foreign certificate is rejected.
@@ -107,9 +107,9 @@ def check_certificate(path: str | Path) -> dict[str, object]:
     target = Path(path)
     if not target.is_file():
         raise InputError(f"path must be a saved release, got {str(path)!r}, which is not a file.")
-    digest, certificate = file_digest(target), read_certificate(target)
-    if certificate.get("sha256") == digest:
-        return certificate
+    digest, stated = file_digest(target), read_certificate(target, certificate)
+    if stated.get("sha256") == digest:
+        return stated
     raise InputError(
         f"{target.name} must be the file that its certificate was written for: the SHA-256 "
         "differs. One of the two was changed or exchanged."

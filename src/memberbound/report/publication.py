@@ -287,16 +287,20 @@ class Case:
     def of(cls, report: object, release: object = None, about: object = None) -> Case:
         """Build a case from a certificate, from a study, or from a study and a released file.
 
-        A certificate is rejected if its file was changed or exchanged.
+        A certificate lies beside its file unless ``release`` names the file.  It is rejected if
+        the file was changed or exchanged.
         """
         stated = About.read(about)  # type: ignore[arg-type]  # a path
-        if isinstance(report, (str, os.PathLike)) and str(report).endswith(_CERTIFICATE):
-            if release is not None:
+        if isinstance(report, (str, os.PathLike)):
+            if isinstance(release, (str, os.PathLike)) and _is_certificate(report):
+                return cls._from_certificate(Path(release), stated, certificate=Path(report))
+            if release is None and str(report).endswith(_CERTIFICATE):
+                return cls._from_certificate(Path(str(report).removesuffix(_CERTIFICATE)), stated)
+            if release is None and _is_certificate(report):
                 raise InputError(
-                    f"release must be left out with a certificate, got {str(release)!r}. The "
-                    "certificate is that of its own file."
+                    f"release must be given with a certificate called {Path(report).name!r}: the "
+                    "file that was released."
                 )
-            return cls._from_certificate(Path(str(report).removesuffix(_CERTIFICATE)), stated)
         if release is None and isinstance(report, (str, os.PathLike)):
             released = Path(report)
             if Path(f"{released}{_CERTIFICATE}").is_file():
@@ -316,17 +320,24 @@ class Case:
         return cls(report=study, about=stated, file=file)
 
     @classmethod
-    def _from_certificate(cls, path: Path, about: About, report: Report | None = None) -> Case:
+    def _from_certificate(
+        cls,
+        path: Path,
+        about: About,
+        report: Report | None = None,
+        *,
+        certificate: Path | None = None,
+    ) -> Case:
         from memberbound.release.saving import check_certificate
 
-        certificate = check_certificate(path)
-        release = Publication.of_release(certificate)
+        stated = check_certificate(path, certificate)
+        release = Publication.of_release(stated)
         return cls(
             release=release,
             report=report,
             about=about,
             file=release.file,
-            certificate=certificate,
+            certificate=stated,
         )
 
     @property
@@ -425,6 +436,15 @@ def _uncertified_release(path: Path, kind: str) -> ReleasedFile:
     with path.open("rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
     return ReleasedFile(name=path.name, sha256=digest, kind=kind, method="as studied", secure=True)
+
+
+def _is_certificate(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a certificate by its content, whatever its name."""
+    try:
+        content = read_document(Path(path), "report", "JSON")
+    except InputError:
+        return False
+    return isinstance(content, dict) and {"sha256", "certificate"} <= content.keys()
 
 
 def load_report(report: object) -> Report:

@@ -200,7 +200,7 @@ def export(
         ],
         Option("choice", web_choices=tuple(WEB_FORMATS)),
     ],
-    release: Annotated[InputFile, Option("file", metavar="FILE", web=False)] | None = None,
+    release: InputFile | None = None,
     about: InputFile | None = None,
     out: OutputFile | None = None,
     force: Force = False,
@@ -222,7 +222,8 @@ def export(
             sign with cosign or GPG); for an output
             checker ``sacro``; for an auditor ``checklist``; for the owner ``pdf`` (the whole
             report) or ``mlflow-owner``.
-        release: the released file that the study led to, next to its certificate.
+        release: the released file that the study led to, next to its certificate; with a
+            certificate that is not next to its file, that file.
         about: YAML file with further facts: purpose, controller, who chose the limit, …
         out: file to write; for MLflow a run (``runs:/ID``) or an experiment's name (default: the
             active run, or a new one).

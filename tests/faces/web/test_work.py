@@ -261,9 +261,13 @@ def test_a_ledger_and_two_reports_are_read_as_in_python(run, tmp_path):
 
 def test_a_document_is_written_for_each_format_of_the_page(run, path, tmp_path):
     told = memberbound.summarize(path, statistic="mean", columns=["age"], out=tmp_path / "r.json")
-    certificate = f"{told.out}.certificate.json"
+    given = {"report": str(tmp_path / "upload-1"), "release": str(tmp_path / "upload-2")}
+    Path(f"{told.out}.certificate.json").rename(given["report"])
+    Path(told.out).rename(given["release"])
+    with pytest.raises(memberbound.InputError, match="release must be given"):
+        run("export", None, report=given["report"], format="decision")
     for format, ending in WEB_FORMATS.items():
-        answer = run("export", None, report=certificate, format=format)
+        answer = run("export", None, **given, format=format)
         shown = answer["result"]
         assert (shown["format"], shown["out"]) == (format, f"{format}{ending}")
     assert len(answer["files"]) == len(WEB_FORMATS) == 8
