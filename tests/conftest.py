@@ -7,6 +7,7 @@ never by chance.  ``MEMBERBOUND_EXAMPLES=explore`` (``make test-long``) draws ne
 from __future__ import annotations
 
 import gc
+import json
 import os
 import shutil
 import tomllib
@@ -35,6 +36,30 @@ if _EXAMPLES == "fixed" and hasattr(providers, "_get_local_constants"):
 # Several test processes already share the cores, so a test starts no processes by default; each
 # would have to import everything again.
 os.environ.setdefault("LOKY_MAX_CPU_COUNT", "1")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def verified_releases() -> Iterator[None]:
+    """Run the independent verifier on every release that a test saves in its own process.
+
+    Networks are left out, because comparing one with an attack takes half a second;
+    ``verbs/test_verify.py`` does it.
+    """
+    from memberbound.release import saving
+    from oracle.independent import verifier
+
+    write = saving.write_atomically
+
+    def write_and_verify(path: Path, fill: Callable[[Path], None], force: bool) -> None:
+        write(path, fill, force)
+        text = saving.certificate_path(path).read_text(encoding="utf-8")
+        if not json.loads(text)["derivation"].get("sampled"):
+            wrong = [check for check in verifier.verify(path, None) if check.holds is False]
+            assert not wrong, wrong
+
+    saving.write_atomically = write_and_verify
+    yield
+    saving.write_atomically = write
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
