@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import memberbound
 from commands import command, python
 from memberbound.faces.command_line import VERBS, application, verb_named
-from memberbound.faces.terminal import kinds_in, wrap_text
+from memberbound.faces.terminal import blocks, kinds_in, wrap_text
 from memberbound.report.model import read
 from memberbound.verbs.study import Study
 
@@ -90,6 +90,13 @@ def test_no_word_is_lost_from_any_text(lines: list[str], width: int) -> None:
     shown = wrap_text(text, width)
     assert shown.split() == text.split()
     assert all(len(line) <= width or " " not in line.strip() for line in shown.split("\n"))
+
+
+def test_an_indented_row_is_no_heading() -> None:
+    text = "success  before  after\nModel\n  worst  ≤ 55 %  ≤ 51 %\n  average  ≤ 54 %  ≤ 51 %"
+    *_, last = blocks(text, measures=False)
+    assert (last["heads"], len(last["rows"])) == ([], 2)
+    assert last["rows"][0][1] == {"text": "≤ 55 %", "kind": "certificate"}
 
 
 def test_kinds_differ_in_their_signs(summaries: dict[str, str]) -> None:

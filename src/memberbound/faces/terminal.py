@@ -99,10 +99,13 @@ def blocks(text: str, *, measures: bool) -> list[dict[str, object]]:
 
     made = []
     for count, group in groupby(text.split("\n"), key=lambda line: len(_cells(line))):
-        rows = [_cells(line) for line in group]
+        lines = list(group)
         if count == 0:
             continue
-        heads = rows.pop(0) if count > 2 and len(rows) > 1 else []
+        rows = [_cells(line) for line in lines]
+        # An indented line belongs to the table above it, whose heads it has.
+        headed = count > 2 and len(rows) > 1 and not lines[0].startswith(" ")
+        heads = rows.pop(0) if headed else []
         made.append({"heads": heads, "rows": [[cell(item) for item in row] for row in rows]})
     return made
 
