@@ -130,7 +130,7 @@ def test_a_confidence_is_never_overstated(value: float) -> None:
 
 
 @given(st.integers(2, 10**6), st.floats(1e-6, 0.499), st.floats(0.0, 1.0))
-def test_a_kept_promise_is_never_printed_above_what_is_allowed(
+def test_a_kept_promise_is_never_printed_above_its_limit(
     records: int, eta: float, share: float
 ) -> None:
     blind = max(records // 2, records - records // 2) / records

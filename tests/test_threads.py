@@ -194,7 +194,7 @@ def table_file(folder, number, verb):
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_threads_release_what_one_thread_releases(tmp_path, verb, monkeypatch):
+def test_threads_give_the_release_of_one_thread(tmp_path, verb, monkeypatch):
     """With arrays in files, which all threads share, and different tables."""
     paths = [table_file(tmp_path, number, verb) for number in range(3)]
     ending = {"protect": "json", "summarize": "safetensors", "synthesize": "csv"}[verb]

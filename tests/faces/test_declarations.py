@@ -79,7 +79,7 @@ def test_signature_and_docstring_are_the_declaration() -> None:
 
 def test_an_argument_without_a_word_about_it_is_refused() -> None:
     def silent(*, n: int = 1) -> None:
-        """Say nothing.
+        """Do nothing.
 
         Args:
             other: not n.
@@ -201,7 +201,7 @@ def test_the_help_page_repeats_the_first_sentence_of_every_verb() -> None:
         assert text == verb_named(name).function.__doc__.partition("\n")[0].replace("``", "")
 
 
-def test_the_stub_exports_what_the_package_exports() -> None:
+def test_the_stub_exports_the_names_of_the_package() -> None:
     stub = Path(memberbound.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
     exported = re.findall(r"^from (memberbound\S*) import (\w+) as \2$", stub, re.MULTILINE)
     listed = {"__version__": "memberbound._version"} | memberbound.PUBLIC

@@ -5,8 +5,8 @@ then forks once per run.  An undisturbed run counts the file operations below it
 events of Python) and the calls of our functions; in each further run one of them fails, or a signal
 comes there, or files may not grow beyond some bytes (which DuckDB and Arrow meet too).
 
-What is left must be right at once (:func:`problems`), and after a kill a next run must tidy up and
-give the undisturbed answer (:meth:`Harness.followed`).
+The remaining files must be right at once (:func:`problems`), and after a kill the next run must
+tidy up and give the undisturbed answer (:meth:`Harness.followed`).
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def test_pipes_devices_folders_and_odd_names(tmp_path):
 
 
 @pytest.mark.usefixtures("plain")
-def test_a_name_that_is_not_text(tmp_path):
+def test_a_name_with_undecodable_bytes(tmp_path):
     odd = os.fsdecode(os.fsencode(tmp_path) + b"/p\xff\xfeople.csv")
     Path(odd).write_bytes(damaged.csv_bytes())
     assert r"p\udcff\udcfeople.csv must have a name that is text" in refusal_of("certify", odd)

@@ -16,7 +16,7 @@ from memberbound.errors import InputError, MemberboundError
 from memberbound.learners.refits import fingerprint, refits
 
 PIECES = [3, 1, 4, 1, 5, 9]
-SQUARES = {place: piece * piece for place, piece in enumerate(PIECES)}
+SQUARES = {index: piece * piece for index, piece in enumerate(PIECES)}
 
 
 def collect(work, workers=2, pieces=PIECES, batches=None):

@@ -46,7 +46,7 @@ def test_every_result_has_a_call_in_the_module_of_its_paper():
 
 
 @pytest.mark.parametrize("key", [key for key in MODULES if key != "A23"])
-def test_the_first_line_of_a_function_says_which_result_it_is(key):
+def test_the_first_line_of_a_function_names_its_result(key):
     """A23 restates A24 and shows its functions."""
     known = {name for entry in entries() for name in (entry.id, *entry.also)}
     for name in module_of(key).__all__:
@@ -59,7 +59,7 @@ def test_the_first_line_of_a_function_says_which_result_it_is(key):
         assert first[-1] in ".:", first
 
 
-def test_functions_that_certify_say_what_and_how():
+def test_certifying_functions_state_their_guarantee():
     """Every number rounded to one side has a guarantee, a theorem and assumptions."""
     for key in MODULES:
         for name in module_of(key).__all__:

@@ -204,7 +204,7 @@ def test_single_atoms():
         aubinais2025.deviation_range(0.99, 10)
 
 
-def test_disagreement_finds_what_is_no_function_of_frequencies():
+def test_disagreement_finds_learners_beyond_frequencies():
     data = [d for k in range(1, 5) for d in product("ab", repeat=k)]
     base = {d: F(d.count("a"), len(d)) > F(1, 3) for d in data}
     assert aubinais2025.disagreement(base.__getitem__, "ab", 4) is None

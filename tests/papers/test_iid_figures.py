@@ -295,7 +295,7 @@ def failing(sweeps):
     return {check.claim: check.measured for check in table_checks(sweeps) if not check.holds}
 
 
-def test_what_is_printed_fails_only_where_it_contradicts_itself():
+def test_the_printed_table_fails_only_at_contradictions():
     bounds, loss = failing(as_printed()).items()
     # 0.02 is printed for 4.3/(2·100) = 0.0215, 0.03 for 6.74/(2·100) = 0.0337.
     assert bounds[0].startswith("the printed bounds are C_K/(2√n) of the printed C_K")

@@ -23,7 +23,7 @@ def kernels(seed, size, k, count=10):
         yield {d: finite.random_law(rng, ["x", "y", "z"]) for d in subset.subsets(size, k)}
 
 
-def test_eta_of_random_mechanisms_and_of_what_is_made_of_them():
+def test_eta_of_random_mechanisms_and_their_post_processing():
     rng, truth = Random(3), []
     for size, k in ((4, 2), (4, 1), (5, 3)):
         for kernel in kernels(size, size, k):

@@ -100,7 +100,7 @@ def test_links_lead_somewhere_and_tags_are_closed(page):
     assert len(Reader(text).links) > 50
 
 
-def test_a_row_tells_all_of_its_entry():
+def test_a_row_shows_its_whole_entry():
     rows = {row.split(" ·")[0]: row for row in Reader(PAGES["theorems.md"]).rows}
     for entry in entries():
         row = rows[entry.id]
@@ -151,7 +151,7 @@ def test_formulas_survive_the_sites_markdown(written, emphasised):
         "names_with_underscores, MODEL",
     ],
 )
-def test_what_is_not_prose_stays(verbatim):
+def test_code_and_formulas_stay(verbatim):
     assert formulas.set_formulas(verbatim) == verbatim
     assert formulas.set_formulas(f"{verbatim}\n\nand x_1") == f"{verbatim}\n\nand x<sub>1</sub>"
 

@@ -109,7 +109,7 @@ def _sweep(rows):
     return Sweep("x", tuple(float(i) for i in range(len(rows))), {"q": np.array(rows, float)})
 
 
-def test_checks_hold_and_fail_as_they_say():
+def test_checks_hold_and_fail_as_stated():
     two = Average(2.0, 0.1, 5)
     assert near("a", 2.2, two, share=0.1).holds
     assert not near("a", 2.3, two, share=0.1).holds
@@ -302,7 +302,7 @@ def test_page():
     assert page.count("- P-1: why") == 1
 
 
-def test_page_of_the_documentation_lists_what_can_be_redone():
+def test_page_of_the_documentation_lists_all_figures():
     page = PAGE.read_text()
     failing = [row[0] for row in _rows(page, "id | claim")]
     rows = _rows(page, "id | what")

@@ -44,7 +44,7 @@ def tokenizer(family):
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     special = ["[PAD]", "[CLS]", "[SEP]", "?"] if family == "bert" else ["<s>", "?"]
-    known = {word: place for place, word in enumerate([*special, *WORDS])}
+    known = {word: index for index, word in enumerate([*special, *WORDS])}
     made = Tokenizer(models.WordLevel(known, unk_token="?"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     named = {"bos_token": "<s>", "eos_token": "<s>"}

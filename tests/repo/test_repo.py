@@ -80,7 +80,7 @@ def test_the_map_of_the_package_names_modules_that_exist() -> None:
     assert missing_modules(page.replace("label_model", "label_law")) == ["label_law"]
 
 
-def test_a_guard_of_the_map_imports_what_it_guards() -> None:
+def test_a_guard_of_the_map_imports_its_module() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (?:how|which|what) .*", page, re.MULTILINE)
     assert len(rows) >= 8

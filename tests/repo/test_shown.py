@@ -50,7 +50,7 @@ def run(arguments: list[str], folder: Path) -> str:
     return done.stdout
 
 
-def test_the_readme_shows_what_its_quick_commands_print(data: Path) -> None:
+def test_the_readme_shows_the_output_of_its_quick_commands(data: Path) -> None:
     page = PAGES["README.md"]
     chosen = [c for b in shown.blocks(page) for c, _ in shown.commands(b) if QUICK.match(c)]
     assert len(chosen) >= 8
@@ -65,7 +65,7 @@ def test_the_readme_shows_what_its_quick_commands_print(data: Path) -> None:
         if name != ELSEWHERE
     ],
 )
-def test_a_page_runs_as_printed_and_shows_what_it_prints(
+def test_a_page_runs_as_printed_and_shows_its_output(
     name: str, data: Path, tmp_path: Path, monkeypatch
 ) -> None:
     for path in data.iterdir():

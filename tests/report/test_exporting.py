@@ -208,7 +208,7 @@ def test_card_of_a_release_agrees_with_its_certificate(released, tmp_path):
     assert (metric["args"]["game"], metric["args"]["blind_guess"]) == ("subset", 0.5)
 
 
-def test_a_certificate_that_is_not_the_files_is_refused(released, tmp_path, monkeypatch):
+def test_a_certificate_of_another_file_is_refused(released, tmp_path, monkeypatch):
     path = released / "one" / "model.json.certificate.json"
     out = {"format": "model-card", "out": tmp_path / "x.md"}
     alone = tmp_path / "model.json.certificate.json"

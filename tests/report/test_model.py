@@ -134,7 +134,7 @@ def test_endless_nesting_is_refused() -> None:
         deep = deep.pop()
 
 
-def test_read_gives_back_what_was_written(tmp_path: Path) -> None:
+def test_reading_restores_the_written_report(tmp_path: Path) -> None:
     report = reports.hostile()
     path = tmp_path / "report.json"
     text = json.dumps(report, ensure_ascii=False, indent=1) + "\n"

@@ -384,7 +384,7 @@ def everything_public(report):
 
 @pytest.mark.parametrize("unit", [None, "who"])
 @pytest.mark.parametrize("case", ODD_RECORDS)
-def test_no_record_changes_what_a_study_publishes(only_steps, tmp_path, case, unit) -> None:
+def test_no_record_changes_the_public_part_of_a_study(only_steps, tmp_path, case, unit) -> None:
     """The number of rows, or of persons, is that of the table, as ``protect`` publishes it."""
     only_steps("certify")
     first = people().astype(str)

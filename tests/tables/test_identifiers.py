@@ -158,7 +158,7 @@ def visits(person_11):
 
 @pytest.mark.parametrize("odd", ["12e4", "1.2e5", "+120000", "120000.0", "120,000", "120 000"])
 @pytest.mark.parametrize("memory", [None, "1KB"])
-def test_the_published_number_of_persons_does_not_tell(tmp_path, odd, memory):
+def test_the_published_number_of_persons_hides_a_person(tmp_path, odd, memory):
     path = tmp_path / "t.csv"
     visits(odd).to_csv(path, index=False)
     bounds = {"x": [-3, 3], "ill": ["no", "yes"]}

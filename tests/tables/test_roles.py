@@ -326,7 +326,7 @@ def test_the_fast_pattern_order_agrees_with_the_plain_one(monkeypatch):
     assert spell_by_the_engine(values) != plain
 
 
-def test_distinct_values_tell_what_all_values_tell(monkeypatch):
+def test_distinct_values_give_the_roles_of_all_values(monkeypatch):
     rows = 300
     draw = random.Random(1)
     shapes = {

@@ -106,7 +106,7 @@ def test_answer_and_folder_are_those_of_the_contract(folder, tmp_path):
     assert "70 %" in answer.sentence
 
 
-def test_the_owner_is_told_of_empty_and_similar_documents(folder):
+def test_the_owner_gets_notes_on_empty_and_similar_documents(folder):
     rows = [json.loads(line) for line in (folder / "letters.jsonl").read_text().splitlines()]
     texts = [f"{row['text']} only{number}" for number, row in enumerate(rows)]
     texts = ["".join(chr(97 + int(c)) if c.isdigit() else c for c in text) for text in texts]
@@ -116,7 +116,7 @@ def test_the_owner_is_told_of_empty_and_similar_documents(folder):
     assert any(note.startswith("1 of 200 documents are empty") for note in notes)
 
 
-def test_formats_of_texts_say_the_same(folder):
+def test_formats_of_texts_agree(folder):
     tensors = [
         protect_texts(folder, texts=folder / f"letters.{ending}").released.tensors
         for ending in ("jsonl", "csv", "txt")
@@ -162,7 +162,7 @@ def test_persons_count_once(folder):
         protect_texts(folder, unit="who", texts=folder / "letters.txt")
 
 
-def test_what_is_no_text_is_a_record_without_influence(folder, tmp_path):
+def test_a_value_that_is_not_text_is_a_record_without_influence(folder, tmp_path):
     """Replay: a document that becomes a number, a null or a list is no refusal."""
     rows = [json.loads(line) for line in (folder / "letters.jsonl").read_text().splitlines()]
     found = []

@@ -114,7 +114,7 @@ def test_the_note_is_published_nowhere(monkeypatch, tmp_path, verb):
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_with_a_unit_every_sentence_says_person(verb):
+def test_with_a_unit_every_sentence_is_about_persons(verb):
     found = VERBS[verb](people(SEVERAL), unit="Patient-Nr")
     table = found.summary()
     assert "any person's membership" in found.sentence
@@ -166,7 +166,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("verb", OTHERS)
-def test_with_a_unit_the_other_verbs_say_person(verb, tmp_path):
+def test_with_a_unit_the_other_verbs_speak_of_persons(verb, tmp_path):
     found = OTHERS[verb](people(SEVERAL), "Patient-Nr", tmp_path)
     spoken = [found.sentence, *getattr(found, "warnings", ()), found.summary()]
     spoken += [success.what for success in getattr(found, "successes", lambda _: ())("ceiling")]

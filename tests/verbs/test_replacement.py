@@ -24,7 +24,7 @@ def audit(rows: int, learner) -> memberbound.Audit:
     return memberbound.audit(members, nonmembers=others, model=model, target="y", quick=True)
 
 
-def test_the_recommended_replacement_is_what_protect_delivers() -> None:
+def test_protect_delivers_the_recommended_replacement() -> None:
     found = audit(2500, DecisionTreeClassifier(random_state=0))
     advice = found.replacement
     command = shlex.split(advice.command)

@@ -68,7 +68,7 @@ def test_fidelity_has_class_shares_and_the_worst_pairs(answer):
     assert float(shown[1].strip("(),")) == pytest.approx(shares.real_estimate[0], abs=5.1e-4)
 
 
-def test_a_table_that_ranks_worse_than_a_constant_says_so():
+def test_a_table_that_ranks_worse_than_a_constant_has_a_note():
     # Nothing tells who is ill, so that about half of the models rank worse than a constant.
     ill = np.random.default_rng(5).choice(["no", "yes"], len(patients()))
     table = patients().assign(ill=ill)
@@ -214,7 +214,7 @@ def test_without_fidelity_nothing_is_compared(monkeypatch, tmp_path):
     assert stages[-1] == (f"released: {out}", 3, 3)
 
 
-def test_a_comparison_that_is_stopped_says_that_the_release_exists(monkeypatch, tmp_path):
+def test_a_stopped_comparison_reports_the_release(monkeypatch, tmp_path):
     def stop(*_arguments):
         raise KeyboardInterrupt
 

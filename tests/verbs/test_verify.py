@@ -211,7 +211,7 @@ def rename(content):
 
 
 @pytest.mark.parametrize("forge", [remove, exchange, shrunk, raise_limit])
-def test_what_was_removed_moved_or_changed_in_a_ledger_shows(entered, tmp_path, forge):
+def test_removed_moved_and_changed_entries_are_detected(entered, tmp_path, forge):
     book, files = entered
     content = json.loads(book.read_text(encoding="utf-8"))
     assert verify(files[1], ledger=book).holds
@@ -226,7 +226,7 @@ def test_what_was_removed_moved_or_changed_in_a_ledger_shows(entered, tmp_path, 
 
 
 @pytest.mark.parametrize("forge", [cut, rename])
-def test_the_head_shows_what_the_links_do_not(entered, tmp_path, forge):
+def test_the_head_detects_changes_that_links_miss(entered, tmp_path, forge):
     book, files = entered
     content = json.loads(book.read_text(encoding="utf-8"))
     forge(content)
@@ -293,7 +293,7 @@ def test_numbers_that_are_none_fail_and_do_not_crash(made, tmp_path, number, key
     json.dumps(answer.to_dict(), allow_nan=False)
 
 
-def test_a_format_that_is_no_text_fails(made, tmp_path):
+def test_a_format_must_be_a_text(made, tmp_path):
     file = tmp_path / "c.json"
     other = certificate_of(made["numbers"])
     other["derivation"]["format"] = [1]

@@ -120,7 +120,7 @@ def test_nothing_is_proved_that_only_the_owner_can_recompute(answers, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["population", "population target"])
-def test_the_owner_recomputes_what_others_cannot(answers, tmp_path, name):
+def test_only_the_owner_recomputes_bounds_from_rows(answers, tmp_path, name):
     for path, other in mutate(answers[name], 4, seed=1, apart=("derivation",)):
         assert not verify(write(other, tmp_path), table=FEW).holds, path
 

@@ -37,7 +37,7 @@ def persons(c):
 
 
 def better(c, eta):
-    """Print a smaller η wherever it stands, in words as well."""
+    """Print a smaller η everywhere, in words as well."""
     c["curve"] |= {"eta_upper": eta, "security_lower": 1 - 2 * eta}
     c["certificate"]["upper"] = eta
     c["curve"]["replace_one"] |= {"advantage_upper": 2 * eta, "accuracy_upper": 0.5 + eta}
@@ -229,7 +229,7 @@ def counts(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-def test_what_was_forged_by_hand_is_rejected(counts, tmp_path, name):
+def test_forgeries_by_hand_are_rejected(counts, tmp_path, name):
     file, certificate = counts
     check_rejected(file, forge(certificate, FORGERIES[name]), tmp_path)
 
@@ -244,7 +244,7 @@ def test_names_do_not_write_to_the_terminal(counts, tmp_path, capsys, name):
 
 
 def test_a_statement_about_another_file_is_refused(counts, tmp_path):
-    """An in-toto statement is about its subject; what stands beside the predicate is not read."""
+    """An in-toto statement is about its subject; keys beside the predicate are not read."""
     file, certificate = counts
     path = tmp_path / "statement.json"
     digest = {"sha256": certificate["sha256"]}

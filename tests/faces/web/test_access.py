@@ -201,7 +201,7 @@ def test_bodies_that_are_no_question(client, body, status):
     assert form.status_code in (400, 422)
 
 
-def test_a_body_must_say_its_size(client):
+def test_a_body_must_declare_its_size(client):
     endless = (b" " * 10_000 for _ in range(100))
     assert client.post("/api/explain", content=endless, headers=JSON).status_code == 413
     wrong = client.post("/api/explain", content=b"{}", headers=JSON | {"content-length": "-1"})
