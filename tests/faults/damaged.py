@@ -5,7 +5,7 @@ endless nesting, wrong encodings); the others change the good bytes by rules tha
 flipped bits, cut ends, spans that are zeroed, repeated, deleted, inserted or set to 0xff.
 
 Run as a program (``python -m faults.damaged KIND:FIRST:LAST …``) it reads the cases in this process
-and prints a line before and after each, so that whoever watches can tell a hang from a crash.
+and prints a line before and after each, so that its parent can tell a hang from a crash.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _recipe() -> bytes:
     return Recipe(rules).to_json().encode()
 
 
-#: The file of a kind → what writes a good one, or its bytes.
+#: The file of a kind → a function that writes a good one, or its bytes.
 GOOD: dict[str, tuple[str, Callable[[Path], object] | bytes]] = {
     "csv": ("people.csv", csv_bytes()),
     "csv.gz": ("people.csv.gz", gzip.compress(csv_bytes(), mtime=0)),
@@ -149,7 +149,7 @@ GOOD: dict[str, tuple[str, Callable[[Path], object] | bytes]] = {
 }
 
 
-# ── what is done to them ──────────────────────────────────────────────────────────────────────────
+# ── kinds of damage ───────────────────────────────────────────────────────────────────────────────
 
 
 def _npy_header(shape: str, kind: str = "<f8") -> bytes:
@@ -171,7 +171,7 @@ def _laughs() -> bytes:
     return "\n".join(lines).encode()
 
 
-#: Text that any reader of text may meet.
+#: Texts for any reader of text.
 TEXTS: tuple[bytes, ...] = (
     b"",
     b"\x00",
@@ -259,7 +259,7 @@ SPECIAL: dict[str, Callable[[], tuple[bytes, ...]]] = {
         _zip("schema.json", b" " * 20_000_000),
         pickle.dumps({"a": 1}),
     ),
-    # YAML is read slowly, and not otherwise when a text goes on for longer.
+    # YAML is read slowly; longer texts would test nothing else.
     **dict.fromkeys(
         ("bounds", "hierarchy", "config"), lambda: tuple(text[:20_000] for text in TEXTS)
     ),
@@ -320,7 +320,7 @@ def case(kind: str, index: int) -> bytes:
     return change(_good(kind), np.random.default_rng([index, zlib.crc32(kind.encode())]))
 
 
-# ── how they are read ─────────────────────────────────────────────────────────────────────────────
+# ── readers ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def _table(path: Path, index: int) -> object:
@@ -352,7 +352,7 @@ def _fit(path: Path, index: int) -> object:
     stored = fit_store(path.parent).load(range(3))
     assert set(stored) <= {0}
     found = stored.get(0)
-    # An accepted file yields what was stored, not something else that can be parsed.
+    # An accepted file yields the stored value, not another one that can be parsed.
     if found is not None and not (
         np.array_equal(found.logit, signals.logit)
         and np.array_equal(found.correct, signals.correct)
@@ -367,7 +367,7 @@ def _model(path: Path, index: int) -> object:
     from memberbound.release.saving import certificate_path, load
 
     said = dict(_released()[1])
-    if index % 3:  # whoever changes a file can change its certificate
+    if index % 3:  # an attacker who changes a file can change its certificate
         said["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
     certificate_path(path).write_text(json.dumps(said))
     return load(path)
@@ -397,7 +397,7 @@ def _read(kind: str, path: Path, index: int) -> object:
 
 
 def outcome(kind: str, index: int, folder: Path) -> str | None:
-    """Read one case; return None where it ends as it should, else what went wrong."""
+    """Read one case; return None if it ends correctly, else the failure."""
     path = folder / GOOD[kind][0]
     path.write_bytes(case(kind, index))
     try:

@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 
 class SlowTree(DecisionTreeClassifier):
-    """A decision tree that waits a moment before it grows, so that something can happen."""
+    """A decision tree that waits a moment before it grows, so that a fault can be injected."""
 
     def fit(self, X, y):
         """Wait, then fit."""
@@ -30,7 +30,7 @@ def _fitting() -> None:
         return
     with Path(os.environ["DYING"]).open("ab", buffering=0) as fits:
         fits.write(b".")
-        number = fits.tell()  # the end of what this process has written, whoever writes next
+        number = fits.tell()  # the end of this process's output, also if another one writes next
     if number == int(os.environ["DYING_AT"]):
         os.kill(os.getpid(), signal.SIGKILL)
 

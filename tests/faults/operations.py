@@ -33,7 +33,7 @@ import numpy as np
 
 from verb_cases import CASES, write_tables
 
-#: Fault → what it does where it happens.
+#: Fault → its effect.
 ERRORS = {
     "broken": lambda: OSError(errno.EIO, os.strerror(errno.EIO)),
     "forbidden": lambda: PermissionError(errno.EACCES, os.strerror(errno.EACCES)),
@@ -278,7 +278,7 @@ class Harness:
         return indices[:: -(-len(indices) // MOST) or 1]
 
     def followed(self) -> list[str]:
-        """Return what is wrong after the next run, which starts from what was left."""
+        """Return the defects after the next run, which starts from the remains."""
         for path in self.folder.rglob("*memberbound-*"):
             os.utime(path, (0, 0))  # a minute later
         again = self.go_on([*self.arguments, *self.next], Disturbance(self.folder))
@@ -316,11 +316,11 @@ def examine(scenario: str, faults: tuple[str, ...]) -> dict[str, object]:
         shutil.rmtree(root, ignore_errors=True)
 
 
-# ── what may be left ──────────────────────────────────────────────────────────────────────────────
+# ── allowed remains ───────────────────────────────────────────────────────────────────────────────
 
 
 def problems(ran: Ran, good: Ran, fault: str, old: dict[str, bytes]) -> list[str]:
-    """Return what is wrong with what a disturbed run left; ``old`` is what files held before."""
+    """Return the defects of a disturbed run's files; ``old`` is their earlier content."""
     found = []
     right = CODES.get(fault, {0, 1})
     if ran.code not in right | {0}:
@@ -438,11 +438,11 @@ def unguarded() -> None:
 
 
 def main() -> None:
-    """Print what each scenario with some kinds of fault leads to."""
+    """Print the result of each scenario with some kinds of fault."""
     for asked in sys.argv[1:]:
         named, *faults = asked.split(",")
         scenario, _, broken = named.partition("+")
-        # Each in a process that has imported what it needs and no more: large ones fork slowly.
+        # Each in a process with only the necessary imports: large processes fork slowly.
         child = os.fork()
         if child == 0:
             code = 1

@@ -1,4 +1,4 @@
-"""Audits and calibrations on a dask cluster: the same numbers, whatever happens to it."""
+"""Audits and calibrations on a dask cluster: the same numbers after any failure."""
 
 from __future__ import annotations
 

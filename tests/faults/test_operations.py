@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks and limit
 
 
 def examine(*asked):
-    """Return what was tried and what was wrong, for each "scenario,fault,…"."""
+    """Return the injected faults and the defects, for each "scenario,fault,…"."""
     ran = python("-W", "ignore", "-m", "faults.operations", *asked, cwd=HERE.parent)
     lines = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
     assert len(lines) == len(asked)

@@ -1,8 +1,8 @@
 """Record every error level that is passed to an interval, and its caller.
 
 A *primitive* is a function that turns an error level into an interval.  Within ``recording`` each
-call of one is kept as a :class:`Use`: how much error it spends (its level times the statements it
-makes), and the calls of the package that led to it.  Tests add up what belongs to one promise.
+call of one is kept as a :class:`Use`: the error it spends (its level times the number of its
+statements), and the calls of the package that led to it.  Tests add up the error of one promise.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _SILENT = (("attacks.intervals", "non_members_needed"), ("release.half.least_noi
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a function of the package: which, and the how-manieth."""
+    """One call of a function of the package: the function, and the number of the call."""
 
     name: str
     number: int
@@ -79,7 +79,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Use:
-    """An error level handed to a primitive."""
+    """An error level passed to a primitive."""
 
     primitive: str
     error: float
@@ -109,7 +109,7 @@ def by_call(uses: Iterable[Use], *names: str) -> dict[tuple[Call, ...], list[Use
 
 @contextmanager
 def recording() -> Iterator[list[Use]]:
-    """Keep what is handed to every primitive, wherever it was imported to."""
+    """Record the arguments of every primitive, in every module that imports it."""
     uses: list[Use] = []
     frames: dict[int, tuple[Any, int]] = {}
     inside = 0

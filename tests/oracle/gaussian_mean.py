@@ -1,4 +1,4 @@
-"""The mean of normal records, record by record (X8): what the best attack on one gains.
+"""The mean of normal records, record by record (X8): the gain of the best attack on one.
 
 The best attack guesses v in the set where √n·mean is in a ball: completing the square in the
 likelihood ratio of N(v/√n, (1-1/n)I) to N(0, I) gives the centre √n·v and the squared radius below.
@@ -12,7 +12,7 @@ from scipy import special
 
 
 def ball(norm: float, n: int, d: int, gamma: float = 1.0) -> float:
-    """Squared radius around √n·v, for ‖v‖ = ``norm``; negative means that no place pays."""
+    """Squared radius around √n·v, for ‖v‖ = ``norm``; negative if the attack never guesses "in"."""
     return (n - 1) * (norm**2 - d * math.log1p(-1 / n) - 2 * math.log(gamma))
 
 

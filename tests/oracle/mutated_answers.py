@@ -1,4 +1,4 @@
-"""Answers and certificates that promise more than was computed: what ``verify`` must reject."""
+"""Answers and certificates that promise more than was computed, which ``verify`` must reject."""
 
 import copy
 import json

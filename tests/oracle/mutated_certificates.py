@@ -1,4 +1,4 @@
-"""Certificates that claim more than was released: what a verifier must reject.
+"""Certificates that claim more than the release proves, which a verifier must reject.
 
 Each mutation makes a promise stronger, noise larger, a sensitivity or a slack smaller, drops a
 part, or changes a hash or a sentence.  Unless it changes a hash, recompute the certificate's own
@@ -44,7 +44,7 @@ TEXTS = [
 
 
 def at(certificate, path):
-    """Return what holds the last key of a path."""
+    """Return the container of the last key of a path."""
     for key in path[:-1]:
         certificate = certificate[key]
     return certificate

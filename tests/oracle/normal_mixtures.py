@@ -1,7 +1,7 @@
-"""Sums over k of N known records plus normal noise: what tells a record's two worlds apart.
+"""Sums over k of N known records plus normal noise: tests between a record's two worlds.
 
-Every number is that of a test, so it is at most the truth, whatever the grid; it is near the truth
-because the test is (nearly) the best one.  A law of sums is a pair (places, weights).
+Every number is that of a test, so it is at most the truth on any grid; it is near the truth because
+the test is (nearly) the best one.  A law of sums is a pair (places, weights).
 """
 
 from __future__ import annotations

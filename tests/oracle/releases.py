@@ -1,4 +1,4 @@
-"""Small genuine releases of every kind, with their certificates: what verifiers are tried on."""
+"""Small genuine releases of every kind, with their certificates, to test verifiers on."""
 
 import numpy as np
 import pandas as pd

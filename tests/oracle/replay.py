@@ -1,4 +1,4 @@
-"""Noise that forgets the table: what is seen then, and what the noise had to hide."""
+"""Noise independent of the table: the observable output, and the sums that noise has to hide."""
 
 import numpy as np
 

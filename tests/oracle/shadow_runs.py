@@ -10,7 +10,7 @@ from memberbound.learners.examples import Examples
 
 
 def halves(models: int, rows: int, seed: int) -> np.ndarray:
-    """Return who is in the half of each model."""
+    """Return the members of the half of each model."""
     return np.array([draw_half(rows, seed, m)[0] for m in range(models)])
 
 

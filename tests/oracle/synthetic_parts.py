@@ -14,7 +14,7 @@ def keep_every_edge(scores, blocks, scale_of_one):
 
 
 def measure_every_part(monkeypatch):
-    """Measure pairs and further pairs however small the table is."""
+    """Measure pairs and further pairs in a table of any size."""
     monkeypatch.setattr(measurements, "_LARGEST_SCORE_NOISE", math.inf)
     monkeypatch.setattr(measurements, "_FURTHER_SIGNALS", (1e-9, 1e-8))
     monkeypatch.setattr(measurements, "_MOST_BINS", 6)

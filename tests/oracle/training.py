@@ -70,7 +70,7 @@ def loss_and_target(name, target, classes=2):
 
 
 def codes_of(target):
-    """The codes of classes, or the numbers, that a loss made its target of."""
+    """The codes of classes, or the numbers, from which a loss made its target."""
     return target[:, 0] if target.shape[1] == 1 else target.argmax(axis=1)
 
 

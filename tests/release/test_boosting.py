@@ -1,4 +1,4 @@
-"""Private boosting: what one record can move, what the noise is worth, and what is learnt."""
+"""Private boosting: sensitivity to one record, the strength of the noise, and learning."""
 
 import math
 
@@ -190,7 +190,7 @@ def test_parts_add_up_and_noise_is_that_of_the_rounds():
     "settings", [Settings(), Settings(leaves=32), Settings(rounds=3, leaves=9)]
 )
 def test_no_setting_draws_more_than_was_allowed_for_before(monkeypatch, settings):
-    """Fixed before the table is looked at: the slack of the certificate is that of these draws."""
+    """Fixed before the table is read: the slack of the certificate covers these draws."""
     drawn = []
 
     def release(values, scale, source):

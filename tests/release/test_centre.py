@@ -61,7 +61,7 @@ def test_izzo_uses_its_own_scale_and_the_certificate_is_the_centre_forms():
 
 
 def test_izzo_raises_a_scale_that_its_pilot_got_wrong():
-    """A statistic that hardly moves on the pilot and does on the rest: the floor does not pass."""
+    """A statistic that hardly moves on the pilot but moves on the rest: the floor does not pass."""
 
     class Late:
         dimension = 1
@@ -80,7 +80,7 @@ def test_izzo_raises_a_scale_that_its_pilot_got_wrong():
 
 
 def test_the_pilot_is_independent_of_the_certifying_sample(monkeypatch):
-    """The pilot's subsets are others than those of the certificate, and not counted among them."""
+    """The pilot's subsets differ from those of the certificate, and do not count for it."""
     counted, spawned = [], []
 
     def remember(values, **how):

@@ -83,7 +83,7 @@ def options(size, **more):
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize(("size", "record"), GAMES)
 def test_knowing_the_coins_gains_no_more_than_certified(monkeypatch, size, record, shared):
-    """Without shared coins, the broken twin, the certificate is below what a knower reaches."""
+    """Broken twin: without shared coins, an attacker who knows them exceeds the certificate."""
     if not shared:
         monkeypatch.setattr(fitting, "public_coins", nullcontext)
     fresh = FreshSubsets(SubsetGame(size, size // 2, record), 3)
@@ -94,7 +94,7 @@ def test_knowing_the_coins_gains_no_more_than_certified(monkeypatch, size, recor
         assert gain <= result.certificate.value <= 0.15
     else:
         assert gain > 1.2 * 0.15
-    # Coins that are not shared are seen: the certificate requires that they stay secret.
+    # Coins that are not shared are detected: the certificate requires that they stay secret.
     assert result.details["own_coins"] != shared
     assert (COINS_PUBLIC if shared else COINS_SECRET) in result.certificate.assumptions
 
@@ -134,7 +134,7 @@ def test_the_programs_generators_are_left_as_they_were():
 
 
 class Together:
-    """Draws, waits for another thread to have drawn, too, and draws again."""
+    """Draw, wait until another thread has drawn, and draw again."""
 
     dimension = 2
 
@@ -159,7 +159,7 @@ def test_threads_of_a_worker_toss_the_same_coins(monkeypatch, locked):
             "memberbound.release.half.public_coins.ONE_AT_A_TIME", contextlib.nullcontext()
         )
     alone = evaluate(Together(), np.arange(3))[0]
-    # Two fits that take turns never meet; two at a time do, however busy the machine is.
+    # Two fits in turn never overlap; two at a time do, on any machine.
     statistic = Together(0.2 if locked else 60)
     with ThreadPoolExecutor(2) as threads:
         result = list(threads.map(lambda _: evaluate(statistic, np.arange(3))[0], range(2)))

@@ -1,4 +1,4 @@
-"""The derivation record: it is what was drawn, and it tells nothing else about the table."""
+"""The derivation record matches the drawn noise, and reveals nothing else about the table."""
 
 import hashlib
 import json
@@ -61,7 +61,7 @@ def test_the_record_is_what_was_drawn(name, tmp_path, drawn):
         assert 1 <= len(own) <= part["vectors"]
         assert {step for _, step in own} == {part["grid_step"]}
         coordinates = sum(size for size, _ in own)
-        # Texts and classes that are named: two counts, however many the table has.
+        # Named texts and classes: two counts, for any number of them in the table.
         named = coordinates != part["coordinates"]
         assert not named or (part["name"], coordinates > part["coordinates"]) in [
             ("classes of the target", False),
@@ -113,7 +113,7 @@ def test_the_record_of_a_network_is_what_was_drawn(tmp_path, drawn):
 
 @pytest.mark.parametrize("texts", [2, 3, 200])
 def test_the_record_does_not_tell_how_many_texts_a_table_holds(texts):
-    """Two counts differ between neighbours; how many there are is secret."""
+    """Two counts differ between neighbours; the number of counts is secret."""
     notes = [f"text {k % texts}" for k in range(4000)]
     table = pd.DataFrame({"note": notes, "kind": ["a", "b"] * 2000})
     made = summarize(table, statistic="contingency", columns=["note", "kind"], eta=0.3,

@@ -1,4 +1,4 @@
-"""A fit that fails is a part of the promise: it releases zeros, and the certificate counts them."""
+"""The promise covers failing fits: they release zeros, and the certificate counts them."""
 
 import sys
 
@@ -28,7 +28,7 @@ WAYS = [
 
 
 class Fails:
-    """Constant, and fails in one way or another where the first records are there."""
+    """Constant; fails in different ways if the first records are present."""
 
     dimension = 1
 
@@ -47,7 +47,7 @@ class Fails:
 @pytest.mark.filterwarnings("ignore:.*A fit that fails releases zeros")
 @pytest.mark.parametrize("method", METHODS)
 def test_the_certificate_counts_failures_as_changes(method):
-    """Failures on one half in 200 show; oracle: what they give away of a record in all of them."""
+    """Failures on one half in 200 count; oracle: their leak about a record in all of them."""
     fresh = FreshSubsets(SubsetGame(40, 20), 1)
     result = calibrate(
         Fails(WAYS[0]), fresh, eta=0.05, method=method, pairs=1000 if method != "neighbour" else 300
@@ -56,7 +56,7 @@ def test_the_certificate_counts_failures_as_changes(method):
     share = np.prod([(20 - i) / (40 - i) for i in range(7)])  # of halves with the first seven
     if result.noise_scale == 0:
         assert result.certificate.value >= share  # a record of these: ½·2·share
-    # Leaving failures out would certify what is proved of a constant.
+    # Without the failures, the certificate would be that of a constant.
     kept = calibrate(Fails(np.array([1.0])), fresh, eta=0.05, method=method, pairs=300)
     assert kept.details["fits_failed"] == kept.noise_scale == 0
     assert kept.details["eta_plug_in_estimate"] < result.details["eta_plug_in_estimate"]
@@ -87,7 +87,7 @@ def test_a_learner_that_fails_often_is_refused_with_the_reason(method, how, work
 
 
 class Delicate(RegressorMixin, BaseEstimator):
-    """Fails, with words about it, on the records 0 to 19."""
+    """Fails, with a message, on the records 0 to 19."""
 
     def fit(self, X, y):
         if X[:, 0].max() < 20 and len(X) == 20:

@@ -58,7 +58,7 @@ def number_rows(rows):
 
 
 class Remembers:
-    """Subtracts what it saw before."""
+    """Subtracts the previous rows."""
 
     def __init__(self):
         self.last = 0.0
@@ -218,7 +218,7 @@ def test_replay_pays_for_one_record(monkeypatch, learner, features):
         assert other == seen
         distance = spent(first, second)
         if features is leaks_if_large and neighbour is odd:
-            assert distance > mu**2  # what the trial cannot see is an assumption
+            assert distance > mu**2  # an assumption, because the trial cannot detect it
         elif features is not leaks_if_large:
             assert 0 < distance <= mu**2 * (1 + 1e-9)
 

@@ -57,7 +57,7 @@ def exact_square(vector):
 # Losses
 
 
-#: The losses themselves, which the code represents by their residuals only.
+#: The losses themselves; the code has only their residuals.
 VALUES = {
     "logistic": lambda scores, target: np.logaddexp(0.0, (1 - 2 * target) * scores).sum(axis=1),
     "softmax": lambda scores, target: (
@@ -154,7 +154,7 @@ def test_the_computed_sum_has_at_most_the_stated_sensitivity(name):
         square = sum(x * x for x in moved)
         assert square <= Fraction(paid) ** 2
         most = max(most, math.sqrt(float(square)))
-    assert most > 0.7  # more than a factor without the 2 would allow for
+    assert most > 0.7  # more than a bound without the factor 2 would allow
 
 
 def test_rounding_of_a_sum_stays_within_its_share_of_the_sensitivity():
@@ -187,7 +187,7 @@ def test_opposite_records_attain_the_stated_sensitivity():
     assert abs(ends[0] - ends[1]) <= path_sensitivity(1.0, 1)
 
 
-# One table, many ways to hold it
+# One table in many storages
 
 
 def test_records_of_weight_0_leave_no_trace():

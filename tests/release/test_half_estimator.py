@@ -153,7 +153,7 @@ def test_the_object_keeps_neither_the_secret_nor_the_clean_model():
     assert np.flatnonzero(rows).tobytes() not in text
     for number in (*clean.coef_.ravel(), *X[:3].ravel(), *X[rows][:3].ravel()):
         assert np.float64(number).tobytes() not in text
-    # The search finds what it should: the released numbers are there.
+    # Negative control: the search finds the released numbers.
     assert np.float64(model.released_.coef_[0, 0]).tobytes() in text
 
 
@@ -162,7 +162,7 @@ def test_nothing_is_printed_about_the_secret(capfd):
     assert capfd.readouterr() == ("", "")
     HalfPrivate(Spy(), query=NUMBERED[:1], **FEWEST).fit(NUMBERED, YR, train=FIRST_HALF)
     printed = capfd.readouterr()
-    # Fresh subsets may be talked about, the secret not.
+    # Fresh subsets may appear in the output, the secret one may not.
     assert printed.out
     assert str(YR[FIRST_HALF].sum()) not in printed.out + printed.err
 

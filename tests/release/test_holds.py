@@ -43,7 +43,7 @@ class Logistic:
 
 
 def everything(statistic, size, k):
-    """Outputs of all subsets, and who is in them."""
+    """Outputs of all subsets, and their members."""
     subsets = np.array(list(combinations(range(size), k)))
     members = np.zeros((len(subsets), size), dtype=bool)
     members[np.arange(len(subsets))[:, None], subsets] = True
@@ -70,7 +70,7 @@ def test_exact_attack_on_a_classifier_stays_below(method, record, eta, learner):
     certified = 0.5 + result.certificate.value
     assert result.certificate.value <= eta
     assert gain_of(attacked, record).lower <= certified
-    # Far enough below to be seen without the benefit of the doubt.
+    # Far enough below for a clear failure.
     assert gain_of(attacked, record).upper <= certified + 0.01
 
 

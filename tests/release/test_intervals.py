@@ -72,7 +72,8 @@ def test_a_count_is_between_the_solutions_of_its_inequality(count):
 def test_a_bounded_sum_is_between_the_solutions_of_its_inequality(total, squares):
     noise = Noise(5.6272)
     found = bounded_interval(total, squares, noise, 1000)
-    # Squares of values in [0, 1] add up to no more than the values, and to no less than at a mean.
+    # The sum of squares of values in [0, 1] is at most their sum, and at least n times the squared
+    # mean.
     squares = min(max(squares, total**2 / 1000), max(total, 0.0))
     x = np.linspace(0, 1000, 200_001)
     inside = x[(total - x) ** 2 <= noise.half**2 + Z**2 * (squares - x**2 / 1000)]
@@ -280,7 +281,7 @@ def test_the_wanted_width_is_the_width_that_is_released():
         for bar in found.intervals:
             width = (bar.table_upper - bar.table_lower) / divisor
             assert width <= 0.02 * (1 + 1e-6)
-        # Two thirds of it would be a promise about other noise.
+        # Two thirds of it would be too narrow for this noise.
         assert width > 0.013
 
 

@@ -1,4 +1,4 @@
-"""The ledger: its limit, what a crash leaves, two processes at once, damaged files, its verb."""
+"""The ledger: its limit, crashes, two processes at once, damaged files, its verb."""
 
 import errno
 import hashlib
@@ -72,7 +72,7 @@ def test_the_budget_left_fits_and_slightly_more_does_not(ledger):
 
 
 def test_the_limit_is_compared_exactly(ledger):
-    """A square that exceeds what is left by less than a double can tell is refused."""
+    """A square that exceeds the rest by less than the spacing of doubles is refused."""
     spend(ledger, Budget(ledger.limit_mu, 1e-9))
     with pytest.raises(InputError, match="ledger"):
         spend(ledger, Budget(1e-12, 1e-9))
@@ -146,7 +146,7 @@ def test_units_that_differ_are_public_in_a_ledger_of_an_earlier_version(ledger):
 
 
 def test_the_owner_declares_that_a_column_is_the_same_persons(ledger, tmp_path):
-    """Names are all that is compared; which tables were read is noted, and explain repeats it."""
+    """Only names are compared; the ledger and explain list the tables that were read."""
     table = PEOPLE.assign(patient=[k // 3 for k in range(len(PEOPLE))])
     for name in ("stays.csv", "visits.csv"):
         table.to_csv(tmp_path / name, index=False)
@@ -334,7 +334,7 @@ def test_a_ledger_that_is_replaced_while_it_is_locked_is_refused(ledger, removed
     assert removed or read_again(ledger).releases == ()
 
 
-#: Calls of the system that a writing makes; each is made the last one once.
+#: System calls of a write; the process is killed before each of them once.
 _CALLS = ("open", "fsync", "replace", "link", "close")
 
 

@@ -213,7 +213,7 @@ def gradient_sum(factory, rows, wanted, clip):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_steps_of_neighbours_differ_by_two_clips_for_any_layers(monkeypatch, name):
-    """The same coins, and noise that forgets the table: every step of training is compared."""
+    """The same coins, and noise independent of the table: every step of training is compared."""
     factory, steps, clip = NETWORKS[name], 3, 0.7
     probe_training(make_module(factory, 3, 2), 3, 2)
     rows, wanted = table(rows=60)
@@ -419,7 +419,7 @@ def test_networks_that_mix_rows_or_do_not_fit_are_refused():
 
 
 def inner_and(forward, *, start=lambda network: None):
-    """Return a factory: a linear layer, and what happens to its rows while it trains."""
+    """Return a factory: a linear layer, and an operation on its rows during training."""
 
     def network(inputs, outputs):
         class Network(torch.nn.Module):
@@ -480,7 +480,7 @@ def test_a_network_that_mixes_rows_only_while_it_trains_is_refused(name):
 
 
 def test_a_module_that_mixes_rows_breaks_the_sensitivity(monkeypatch):
-    """One record moves the sum by more than two clips, which the certificate rests on."""
+    """One record moves the sum by more than two clips, the assumption of the certificate."""
     mixing, (rows, wanted) = MIXING["mean of the inputs"], table()
     before = sums_of(rows, wanted, monkeypatch, rate=1.0, factory=mixing)
     rows[300] = 1e6

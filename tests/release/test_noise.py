@@ -181,7 +181,7 @@ def test_release_is_on_a_grid_that_the_value_does_not_move():
 
 
 def test_low_order_bits_carry_nothing():
-    """Two secrets that differ reach the same outputs; a plain sum reaches different ones."""
+    """Two different secrets reach the same outputs; a plain sum reaches different ones."""
     law = GaussianNoise(1.0, 1)
     noise = law.draw(InsecureSource(2), 20_000)[:, 0]
     step = FINE.steps(law.coordinate_rms)[0]

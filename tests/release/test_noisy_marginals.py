@@ -1,4 +1,4 @@
-"""Intervals of a synthetic table's counts: from what was measured, before any projection (X32).
+"""Intervals of a synthetic table's counts: from the measurements, before any projection (X32).
 
 Truth: the replayed exact counts of the table, and coverage in a simulation of whole releases.
 Broken: intervals of the rows themselves, which the projections bias.

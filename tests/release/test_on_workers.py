@@ -1,4 +1,4 @@
-"""Rows on the workers of a dask cluster: the numbers of one machine, whatever happens to workers.
+"""Rows on the workers of a dask cluster: the numbers of one machine, even if workers are killed.
 
 The oracle is the same release on one machine with the same noise, which is compared bit by bit.
 """

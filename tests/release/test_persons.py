@@ -184,7 +184,7 @@ def test_a_person_counts_once_for_the_mean_of_their_rows(monkeypatch):
 
 
 def test_all_rows_are_used():
-    """Patterns in later rows are learnt: the first row of every patient has none."""
+    """Patterns in later rows are learnt: no patient's first row has any."""
     draws = np.random.default_rng(0)
     patient = np.repeat(np.arange(3000), 4)
     x = draws.uniform(-1, 1, len(patient))

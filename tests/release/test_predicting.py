@@ -1,4 +1,4 @@
-"""A saved model takes raw rows: what ``protect-half`` released is what ``predict`` applies."""
+"""A saved model takes raw rows: ``predict`` applies the release of ``protect-half``."""
 
 import json
 from pathlib import Path

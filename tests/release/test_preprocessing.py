@@ -1,4 +1,4 @@
-"""Private preprocessing: values one by one, counts of neighbours, names, and what is stored."""
+"""Private preprocessing: values one by one, counts of neighbours, names, and stored models."""
 
 import json
 import math
@@ -109,7 +109,7 @@ def test_bounds_from_files(tmp_path):
 
 
 def test_words_for_a_gap_are_values_where_the_bounds_list_them(tmp_path):
-    """``none`` is a level of education: only what is listed, and only as it is listed."""
+    """``none`` is a level of education: listed values count, exactly as listed."""
     file = tmp_path / "bounds.yaml"
     file.write_text('school: [none, ged, "NULL", null]\nplain: [x, y]\n')
     found = read_bounds(file)
@@ -361,7 +361,7 @@ def test_a_class_of_one_person_is_left_out_and_has_no_weight():
     table = Records({"y": goal}, len(goal))
 
     def target(scale, classifier=True, bounds=None):
-        # The share for classes is a fifth of μ² in a table as small as this one is for the noise.
+        # The share for classes is a fifth of μ² in a table this small.
         mu = HISTOGRAM_MOVES / (scale * math.sqrt(0.2))
         budget = Budget(mu, 0.0, source=InsecureSource(0))
         return fit_target(table, "y", bounds or {}, classifier=classifier, budget=budget)
@@ -407,7 +407,7 @@ def test_a_table_that_cannot_pay_is_refused_without_being_looked_at():
     mu = Budget.for_eta(0.05, slack=1e-6).mu
     assert f"about {rows_needed(31, mu)} rows" in str(caught.value)
     assert 500 < rows_needed(31, mu) < 1000
-    # With all bounds given, ten times what the noise in a mean takes.
+    # With all bounds given, ten times the noise of a mean.
     assert rows_needed(0, mu) == math.ceil(10 / mu) == 40
     few = pd.DataFrame({"x": np.arange(39) % 2, "y": np.arange(39) % 2})
     public = {"x": [0, 1], "y": {"categories": [0, 1]}}

@@ -1,4 +1,4 @@
-"""A promise depends on the prior k/N: what an attacker who is always right gains is no promise."""
+"""A promise depends on the prior k/N: the gain of an attacker who is always right is vacuous."""
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from memberbound.release.half.sums import mean
 from memberbound.verbs.protect_half import protect_half
 from oracle.released_statistic import gains, outputs_of
 
-#: Records that are all different: the bare mean gives every one of them away.
+#: All records differ: the mean without noise exposes every one of them.
 VALUES = np.array([0.0, 1.0, 2.1, 4.3, 8.7, 16.9, 33.1, 65.2])
 FEW = [(8, 1), (8, 2), (8, 7)]
 

@@ -49,7 +49,7 @@ def released():
 
 
 def test_the_curve_is_that_of_the_budget(released):
-    """Against the exact normal curve of the same μ; what is added to it is slack, and tiny."""
+    """Against the exact normal curve of the same μ; only a tiny slack is added to it."""
     answer = released.to_dict()
     exact, curve = GaussianCurve(answer["mu"]), answer["curve"]
     replaced = curve["replace_one"]
@@ -63,7 +63,7 @@ def test_the_curve_is_that_of_the_budget(released):
 
 
 def bounds_below(value, path=""):
-    """Every dictionary with a bound on an attack, by its place."""
+    """Every dictionary with a bound on an attack, by its path."""
     if isinstance(value, dict):
         if value.keys() & {"advantage_upper", "accuracy_upper", "tpr_upper", "epsilon_upper"}:
             yield path
@@ -121,7 +121,7 @@ def test_neighbours_under_the_same_noise_are_published_alike(options, tmp_path):
     if "target" in options:
         stored = [json.loads((tmp_path / name / suffix).read_text()) for name in ("one", "two")]
         assert mask(stored[0]) == mask(stored[1])
-        # The owner is told about the record, and that this is for the owner.
+        # The owner gets a note on the record, marked as owner only.
         assert any("1 of 1500 rows" in note for note in answers[1][1]["warnings"])
         assert answers[0][1] != answers[1][1]
 
@@ -233,7 +233,7 @@ def test_a_file_of_something_else_is_refused(learner, tmp_path):
 
 
 def nothing_but_noise(values, scale, source):
-    """A release that forgets the table: what is stored then holds nothing that was not noisy."""
+    """With noise independent of the table, the stored release is independent of it, too."""
     size = int(np.prod(np.shape(values)))
     return scale * (8.0 * (np.arange(size) % 3 == 0) + source.normal(size)).reshape(
         np.shape(values)
@@ -258,7 +258,7 @@ def test_files_of_different_tables_with_the_same_noisy_numbers_are_the_same(
     first = files_of(people(3000, 1), tmp_path, bounds, ending)
     second = files_of(people(3000, 2), tmp_path, bounds, ending)
     assert first[1:] == second[1:]
-    # The scores, which are for the owner, do depend on the table: they would have been seen.
+    # Negative control: the owner's scores do depend on the table.
     assert first[0].score_baseline != second[0].score_baseline
 
 
@@ -329,7 +329,7 @@ def test_a_raw_table_needs_no_bounds():
     chances = model.predict_proba(fresh)
     assert np.allclose(chances.sum(axis=1), 1.0)
     assert ((chances[:, 1] > 0.5) == (model.predict(fresh) == "yes")).all()
-    # Rows that look like nothing before are predicted all the same.
+    # Rows unlike any training row are predicted, too.
     odd = pd.DataFrame({"age": [None, "old", 1e300], "city": [None, 7, "Ulm"]})
     assert set(model.predict(odd)) <= {"yes", "no"}
 

@@ -41,7 +41,7 @@ from memberbound.release.randomness import InsecureSource
 from memberbound.tables import columns, records
 
 synthesizing = importlib.import_module("memberbound.verbs.synthesize")
-#: The owner's figures, which nothing here looks at.
+#: The owner's figures, which these tests ignore.
 UNSAID = SimpleNamespace(shortcoming=None)
 ROWS = 240
 #: Small tables have something to learn only at a large η; the sums do not depend on it.
@@ -73,7 +73,7 @@ class World:
         return [*self.rows[:11], tuple(record.values()), *self.rows[12:]]
 
     def neighbours(self, step=1, first=0):
-        """A record that is odd in one column, for every so manieth oddity; records odd in all."""
+        """Records that are odd in one column, for every ``step``-th oddity; records odd in all."""
         odd = [{name: value} for name, values in self.odd.items() for value in values]
         odd = odd[first::step] + [{n: v[k] for n, v in self.odd.items()} for k in (0, 1, -1)]
         return [self.neighbour(**values) for values in odd]
@@ -356,7 +356,7 @@ def without_names(*given, honest=private_columns.count_column):
 
 
 def replay(monkeypatch, release, world, table):
-    """Return all that is observable when the noise forgets the table, and the sums."""
+    """Return everything observable under noise independent of the table, and the sums."""
     monkeypatch.setattr(private_columns, "count_column", without_names)
     measure_every_part(monkeypatch)
     monkeypatch.setattr(
@@ -378,7 +378,7 @@ def compare(monkeypatch, folder, release, form, neighbours):
     return worst
 
 
-#: Which oddities are tried: every so manieth one.  make test-long has them all.
+#: Step between the tried oddities; make test-long tries them all.
 SOME = {
     **{("logistic", form): 7 for form in FORMATS},
     ("logistic", "pandas objects"): 2,
@@ -422,7 +422,7 @@ def test_a_record_decides_about_its_own_row_only(monkeypatch, tmp_path, release,
 
 @pytest.mark.parametrize("form", ["csv", "sqlite", "excel"])
 def test_one_file_has_one_meaning(monkeypatch, tmp_path, form):
-    """The same rows give the same sums, whatever they are stored in."""
+    """The same rows give the same sums in every storage."""
     table = [*UNTYPED.rows[:11], *UNTYPED.rows[12:]]
     expected, sums = (
         replay(monkeypatch, "logistic", UNTYPED, FORMATS[name][1](table, tmp_path))[1]
@@ -812,7 +812,7 @@ LOUD = {
 
 @pytest.mark.parametrize("case", LOUD)
 def test_no_record_makes_numpy_warn(case):
-    """A warning is seen, and whoever turns warnings into errors gets no release at all."""
+    """A warning is visible, and with warnings as errors there is no release at all."""
     value = LOUD[case]
     # Heavy tails about a small median, by which numbers are divided.
     small = np.tile(np.ldexp(1.0, -np.arange(15)), 2_000).astype(value.dtype)

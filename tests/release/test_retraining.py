@@ -1,4 +1,4 @@
-"""Calibration by refitting: fits are counted, and the noise is worth its price."""
+"""Calibration by refitting: the number of fits, and the size of the noise."""
 
 import math
 import sys
@@ -61,7 +61,7 @@ def test_every_record_by_refitting_covers_the_outlier():
     statistic = Column(np.eye(12)[3], np.mean)
     every = calibrate(statistic, FreshSubsets(SubsetGame(12, 6), 2), eta=0.1, method="neighbour")
     average = calibrate(statistic, FreshSubsets(SubsetGame(12, 6, "average"), 2), eta=0.15, **PAIRS)
-    # Record 3 moves the mean by 1/6 whoever takes its place.
+    # Record 3 moves the mean by 1/6, whichever record replaces it.
     distance = math.erf(1 / 6 / every.noise.scale / math.sqrt(8)) / 2
     assert 0.06 < distance <= every.certificate.value <= 0.1
     # One pair in six moves at all: on average that is within the promise, for record 3 it is not.

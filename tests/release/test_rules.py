@@ -324,7 +324,7 @@ CHAIN = {
 
 
 def test_conditions_see_current_derived_values(monkeypatch):
-    """A condition on a derived column holds for what it is now; twins that derive first fail."""
+    """A condition on a derived column uses its current value; twins that derive first fail."""
     frame = pd.DataFrame({"a": ["p", "q"], "b": ["r", "r"], "x": [1, 1]})
     names, rules = ["a", "b", "x", "group"], read(CHAIN)
     right = [["p", "r", 3, "high"], ["r", "q", 1, "low"]]

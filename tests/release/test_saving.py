@@ -1,4 +1,4 @@
-"""Saved releases: what is read is what was written, and only with its own certificate."""
+"""Saved releases: reading restores the release, and only with its own certificate."""
 
 import dataclasses
 import json
@@ -120,7 +120,7 @@ def test_nothing_is_overwritten_or_half_written(vector, tmp_path, monkeypatch):
 def test_a_release_that_is_replaced_stays_usable_until_the_new_one_is_there(
     vector, tmp_path, monkeypatch
 ):
-    """Stopped before or after the second file gets its name; and nothing is kept of the old one."""
+    """Stopped before or after the second file gets its name; nothing of the old one remains."""
     path = tmp_path / "mean.safetensors"
     save(vector, path)
     old = check_certificate(path)

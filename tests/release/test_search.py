@@ -1,4 +1,4 @@
-"""``private_search``, and estimators that are told the classes."""
+"""``private_search``, and estimators with given classes."""
 
 import math
 

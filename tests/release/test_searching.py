@@ -1,4 +1,4 @@
-"""Searching for a scale costs no confidence: simulations of both ways, and what breaks them."""
+"""Searching for a scale costs no confidence: simulations of both ways, and broken variants."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Sensitivities of every release of all rows, exactly: what a record moves, by hand.
+"""Sensitivities of every release of all rows, exactly: the effect of a record, by hand.
 
 The noise of a share is paid for by the number that a release states.  Here that number is compared
 with what a replaced record can move, in rationals, and all vectors paid for must be measured.
@@ -86,7 +86,7 @@ def paid(monkeypatch):
 
 
 def assert_moves(asked, name, square):
-    """The squared sensitivity is what a record moves, or hardly more; all vectors are measured."""
+    """The squared sensitivity is hardly above the effect of a record; all vectors are measured."""
     sensitivity, _, noise = asked[name]
     assert square <= F(sensitivity) ** 2 <= square * (1 + NEAR), name
     assert noise.times == 0, name

@@ -1,4 +1,4 @@
-"""A model of all rows in use: rows of every shape, what it has never seen, other runtimes."""
+"""A model of all rows in use: rows of every shape, unseen values, other runtimes."""
 
 import json
 
@@ -49,7 +49,7 @@ def test_a_row_is_a_dictionary_a_series_or_an_array(model):
             model.predict(bad)
 
 
-# ── What it has never seen ────────────────────────────────────────────────────────────────────────
+# ── Unseen values ─────────────────────────────────────────────────────────────────────────────────
 
 
 ODD = pd.DataFrame(

@@ -78,7 +78,7 @@ def test_one_odd_record_in_a_thousand_needs_noise_for_every_record_only():
     data[0] = 1.0
     silent = least_noise(data, SubsetGame(1000, 500, "average"), 0.05)
     assert silent.noise.rms == 0.0
-    # Released without noise the sum tells about record 0 for certain, and about no other much.
+    # Without noise the sum reveals record 0 for certain, and little about any other.
     assert 0.5 / 1000 <= silent.certificate.value <= 0.05
     assert least_noise(data, SubsetGame(1000, 500), 0.05).noise.rms > 0
     # One record differs from three: the bare sum names it.

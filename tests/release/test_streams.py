@@ -169,7 +169,7 @@ def test_a_table_that_is_read_in_parts_gives_the_same_numbers(
 
 @pytest.mark.usefixtures("small_parts")
 def test_a_person_cut_in_two_is_caught(monkeypatch, tmp_path):
-    """Broken twin: parts end wherever they end, so that a person counts in both."""
+    """Broken twin: parts may split a person, who then counts in both."""
     path = in_parquet(pa.Table.from_pandas(people()), tmp_path)
     whole = VERBS["covariance"](path, unit="who")
 
@@ -219,7 +219,7 @@ def test_arrays_beyond_the_limit_are_files_without_a_name(tmp_path, monkeypatch)
     shared = {id(mapped_file(array)) for array in arrays}
     assert len(shared) == 1
     assert mapped_file(large_array((3, 100), np.dtype(np.int16), 600)) is None
-    # More than is left of the file goes into another one.
+    # A part larger than the rest of the file goes into another one.
     other = large_array((2**26,), np.dtype(np.int8), 100)
     assert id(mapped_file(other)) not in shared
 

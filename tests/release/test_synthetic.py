@@ -1,4 +1,4 @@
-"""Synthetic tables: the sensitivity of every part by brute force, noise, cells, what is drawn."""
+"""Synthetic tables: the sensitivity of every part by brute force, noise, cells, drawn rows."""
 
 import itertools
 import math
@@ -32,7 +32,7 @@ from memberbound.tables.columns import read_column
 from memberbound.tables.persons import Persons
 from memberbound.tables.records import read_records
 
-# ── The whole mechanism: what neighbours differ in is paid for ────────────────────────────────────
+# ── The whole mechanism: differences between neighbours are paid for
 
 
 BOUNDS = PUBLIC | {"code": {"categories": [1, 2, 3]}}
@@ -117,7 +117,7 @@ TWINS = {
     ],
 )
 def test_neighbours_stay_within_the_budget(monkeypatch, unit, twin):
-    """The worst of many neighbours uses much of μ², and none more; with each fault one does."""
+    """The worst of many neighbours uses much of μ², none exceeds it; with each fault one does."""
     table = code_people()
     table = table if unit is None else table.assign(person=np.arange(len(table)) // 2)
     TWINS[twin](monkeypatch.setattr)
@@ -228,7 +228,7 @@ def test_categories_have_cells_for_other_and_missing_values():
     assert cells.cell_of(read_column(["b", "z", None, "a"])).tolist() == [1, 2, 3, 0]
 
 
-# ── What is drawn ─────────────────────────────────────────────────────────────────────────────────
+# ── Drawn rows ────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_rows_are_like_the_rows():

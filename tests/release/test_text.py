@@ -213,7 +213,7 @@ def test_a_document_that_overflows_has_no_influence():
 
 
 def test_settings_are_a_rule_of_the_number_of_records_and_eta():
-    """More signal, a larger rate, rank and number of steps; what is given stays."""
+    """More signal gives a larger rate, rank and number of steps; given settings stay."""
     found = [
         default_training(records, eta, length=LENGTH)
         for records, eta in [(300, 0.05), (1000, 0.05), (5000, 0.1), (20_000, 0.2), (10**6, 0.3)]
@@ -367,7 +367,7 @@ def test_the_first_state_is_the_base_model():
 
 
 class Mixing:
-    """Hooks that make a layer look at the other documents of a batch."""
+    """Hooks that make a layer depend on the other documents of a batch."""
 
     @staticmethod
     def mean(_module, _inputs, output):

@@ -224,7 +224,7 @@ def test_merged_is_unmerged_and_peft_agrees(folder, family, tmp_path):
 
 
 def test_public_texts_of_a_model_that_reads_both_ways_have_all_lengths(folder):
-    """Otherwise the head's inputs would hardly vary, and be scaled up without need."""
+    """Otherwise the head's inputs would hardly vary, and would be scaled up unnecessarily."""
     model, reader, classes = load_base(folder / "bert", "text", "kind", KINDS)
     lengths = classes.texts.mask.sum(1)
     assert set(lengths.tolist()) == set(range(2, 16))
@@ -254,11 +254,11 @@ def neighbours(folder):
 
 @pytest.mark.parametrize("given", [KINDS, None], ids=["listed", "counted"])
 def test_a_label_changes_nothing_but_noisy_sums(folder, tmp_path, monkeypatch, given):
-    """Replay: what is published is the same under the same noisy sums; nothing is refused."""
+    """Replay: the published part is the same under the same noisy sums; nothing is refused."""
     asked = []
 
     def counts(sums, values, differing=None):
-        """Keep what a record does not decide: counts of many, to a hundred."""
+        """Keep the values that no record decides: counts of many, to a hundred."""
         asked.append((sums.scale, sums.sensitivity))
         sums.coordinates += differing
         return np.where(np.asarray(values) > 50, 1e6, 0.0)
