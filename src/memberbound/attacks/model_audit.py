@@ -66,6 +66,10 @@ FEWEST = 20
 SCORES = "scores"
 #: Attacks used for single records and groups, strongest first; fixed in advance.
 _FOR_RECORDS = ("combined", "loss", "label-only")
+_OTHER_HALF = (
+    "Attacks that learn (combined) are trained on a random half of the records. An audit of the "
+    "model itself draws another half: their numbers differ within the intervals."
+)
 _NO_COLUMNS = (
     "Whether members and non-members come from one distribution cannot be tested without their "
     "columns"
@@ -170,6 +174,8 @@ def audit_records(
     scores = attack_scores(records, attacks=chosen, references=references, seed=seed)
     own = {attack.name: attack for attack in chosen or () if isinstance(attack, Attack)}
     access = {name: (ATTACKS | own)[name].access(records.signals) for name in scores}
+    if records.rows is None and any((ATTACKS | own)[name].learns for name in scores):
+        notes = (*notes, _OTHER_HALF)
     audit = measured(scores, member, access=access)
     law = None
     if records.rows is not None:
