@@ -77,6 +77,6 @@ def script(path: Path, cwd: Path, env: Mapping[str, str]) -> tuple[str, str]:
 
 
 def run_command(*arguments: object, cwd: Path | None = None) -> tuple[int, str, str]:
-    """Return the exit code, what went to standard output and what to standard error."""
+    """Return the exit code, standard output and standard error."""
     done = command(*arguments, cwd=cwd)
     return done.returncode, done.stdout, done.stderr

@@ -166,7 +166,7 @@ def chromium_path() -> str | None:
 
 
 def needed_chromium() -> str:
-    """Return the browser's executable; a test is skipped with a reason where there is none."""
+    """Return the browser's executable; skip the test, with a reason, if there is none."""
     path = chromium_path()
     if path is None:
         reason = "no Chromium here; on Debian: apt-get install chromium chromium-driver"

@@ -1,8 +1,8 @@
 """The error levels of every audit and every certificate add up to at most 1 - confidence.
 
 Simulation cannot see a factor of four in one of four conservative terms.  So every level that is
-handed to an interval is recorded, and what belongs to one promise is added up.  Deliberate faults,
-one for each place where an error is shared, must be noticed.
+passed to an interval is recorded, and the levels of one promise are added up. Deliberate faults,
+one for each place where an error is shared, must be detected.
 """
 
 import importlib
@@ -204,7 +204,7 @@ def run_learner():
 
 
 class Copies:
-    """A synthesizer that returns what it was given."""
+    """A synthesizer that returns its input."""
 
     def fit(self, rows):
         self.rows = rows
@@ -346,7 +346,7 @@ def test_errors_add_up(run):
 
 
 def larger(module, name, factor, argument="error"):
-    """Hand a primitive more error than its caller states."""
+    """Pass a primitive more error than its caller states."""
 
     def fault(patch):
         target = importlib.import_module(f"memberbound.{module}")

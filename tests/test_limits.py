@@ -275,7 +275,7 @@ def test_a_test_suite_fails_where_the_build_does(tmp_path: Path) -> None:
             continue
         with pytest.raises(AssertionError, match="above the limit of 60 %"):
             assert_private(model, train, test, **asked)
-        # Members from another source: whatever the limit, nothing is measured.
+        # Members from another source: nothing is measured, at any limit.
         shifted = test.assign(a=test["a"] + 3)
         with pytest.raises(AssertionError):
             assert_private(model, train, shifted, target="income", above=0.99)

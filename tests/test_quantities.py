@@ -375,8 +375,7 @@ def test_persons_and_rows_are_an_assumption() -> None:
         assert any(text.startswith("One person is one row") for text in answer.assumptions)
 
 
-# --- No other module formats numbers
-# -----------------------------------------------------------------
+# --- No other module formats numbers --------------------------------------------------------------
 
 #: Module → why its own formats are no bounds. Papers have tables of their own.
 ELSEWHERE = {

@@ -53,7 +53,7 @@ def test_lira_and_rmia_leave_the_target_out():
         ratios, relative = _naive(run, target, [s for s in range(24) if s != target])
         assert np.allclose(lira(targets)[target], ratios)
         assert np.allclose(rmia(targets)[target], relative)
-    # The broken variant that keeps the target among its shadows is another attack.
+    # Broken variant: keeping the target among its shadows is another attack.
     kept = Targets(run.signals, run.signals, run.membership)
     assert not np.allclose(lira(kept), lira(targets))
     # Targets that are not shadows.

@@ -83,7 +83,7 @@ def test_the_audit_refuses_to_call_a_shift_a_leak() -> None:
         assert {attack[q]["lower"] for q in ("auc", "advantage", "accuracy")} == {None}
         assert {b["lower"] for b in attack["tpr_at_fpr"].values() if b is not None} <= {None}
     assert "≥" not in found.summary()
-    # The gate fails with that reason, whichever part it looks at and however high the limit.
+    # The limit fails with that reason, for every part and at any height.
     for part in ("estimate", "floor"):
         held = found.held_to(1.0, part)
         assert held.exceeded

@@ -179,7 +179,7 @@ def test_intervals_hold_when_releases_differ():
     assert pooled < 38
 
 
-# ── What is chosen after looking ──────────────────────────────────────────────────────────────────
+# ── Selection after looking ──────────────────────────────────────────────────────────────────
 
 
 def test_the_bound_accounts_for_selecting_among_null_attacks():
@@ -334,7 +334,7 @@ def test_ends_share_the_error_among_the_records_and_are_stored():
 def test_auditing_a_sample_of_records_gives_the_same_results(tmp_path):
     """Models are trained on halves of all, some records are attacked (claim 7)."""
     rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(160, 3)), rng.integers(2, size=160)  # learnt by heart
+    x, y = rng.normal(size=(160, 3)), rng.integers(2, size=160)  # memorised
     examples = Examples(x, y, "classification", ("a", "b", "c"), ("0", "1"))
     options = {"models": 24, "n_jobs": 1, "cache": tmp_path}
     tree = DecisionTreeClassifier(random_state=0)

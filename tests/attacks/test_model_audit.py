@@ -1,4 +1,4 @@
-"""Audit of a model that exists: what attacks reach, what is refused, and whether intervals hold."""
+"""Audit of an existing model: success of attacks, refusals, and coverage of intervals."""
 
 import json
 from dataclasses import replace
@@ -90,7 +90,7 @@ def test_a_model_that_clones_is_attacked_with_models_of_its_own_kind() -> None:
     for name in ("calibrated-loss", "lira", "rmia", "combined"):
         attack = answer.attacks[name]
         assert attack["auc"]["lower"] > 0.6, name
-        # Half of either, as they are few: what the rule was not told about.
+        # Half of either, because they are few: the records unknown to the rule.
         assert (attack["members"], attack["non_members"]) == (150, 150)
     plain = run_audit(model, members, others, quick=True)
     assert "lira" not in plain.attacks

@@ -1,4 +1,4 @@
-"""An attack of one's own: what it sees, that it is measured like others, what is refused."""
+"""A user's own attack: its view, its measurement, and refusals."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Named members: false discoveries controlled whatever the members do; groups hold together."""
+"""Named members: false discoveries are controlled for any scores; groups hold together."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Attacks on synthetic tables: what copies, weak leaks and no leak at all show, and coverage."""
+"""Attacks on synthetic tables: copies, weak leaks, no leak at all, and coverage."""
 
 import numpy as np
 import pandas as pd

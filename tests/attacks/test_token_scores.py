@@ -1,4 +1,4 @@
-"""Scores of documents against a naive second implementation, and what is refused."""
+"""Scores of documents against a naive second implementation, and refusals."""
 
 import math
 import zlib

@@ -1,4 +1,4 @@
-"""Rows that two samples share: what chance explains is accepted, common rows are not."""
+"""Rows that two samples share: overlaps by chance are accepted, common rows are not."""
 
 from itertools import combinations
 from math import comb

@@ -400,7 +400,7 @@ def onnx_file(path, nodes, initializers=(), functions=()):
 
 @pytest.mark.parametrize("location", ["initializer", "attribute", "subgraph", "function", "none"])
 def test_an_onnx_file_must_not_name_further_files(to_onnx, tmp_path, monkeypatch, location):
-    """Wherever the tensor is; a relative name was read from the working directory."""
+    """For a tensor anywhere in the graph; a relative name was read from the working directory."""
     del to_onnx
     from onnx import TensorProto, helper, numpy_helper
 

@@ -1,4 +1,4 @@
-"""The engine of fits: the same results wherever a piece is computed, and whatever is killed."""
+"""The engine of fits: the same results on any worker, and after kills."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_exceptions_of_workers_are_passed_on(tmp_path, workers):
         collect(Raises(tmp_path), workers)
 
 
-# ── What names a run ──────────────────────────────────────────────────────────────────────────────
+# ── The key of a run ──────────────────────────────────────────────────────────────────────────────
 
 
 def test_digests_of_arrays_depend_on_values_shape_type_and_position():

@@ -1,4 +1,4 @@
-"""The normal law in decimals, against mpmath at 60 digits; what a verifier relies on."""
+"""The normal law in decimals, as the verifier uses it, against mpmath at 60 digits."""
 
 from decimal import Decimal, localcontext
 

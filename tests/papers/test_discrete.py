@@ -118,7 +118,7 @@ def test_interval_of_the_diversity_covers_and_its_twin_does_not():
             unknown = aubinais2025.diversity_of_table(counts)
             misses += not (low <= c_k <= high) or unknown.lower > c_k
             assert unknown.upper == math.inf
-            # The twin forgets the sampling error.
+            # The broken twin ignores the sampling error.
             share = counts / 500
             naive += np.sqrt(share * (1 - share)).sum() < c_k
     assert misses <= 60

@@ -1,4 +1,4 @@
-"""The notebooks run, without outputs in git, and their pages hold what the cells give."""
+"""The notebooks run, have no outputs in git, and their pages show the outputs of the cells."""
 
 import json
 

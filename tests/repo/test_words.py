@@ -1,4 +1,4 @@
-"""Phrases that people did not understand stay out of everything that people read."""
+"""Phrases that users did not understand stay out of all visible texts."""
 
 import ast
 import re
@@ -56,7 +56,7 @@ SHOWN += sorted((ROOT / "src" / "memberbound").rglob("*.py"))
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield what people read of a file, with its line: of code, strings but no docstrings."""
+    """Yield the visible texts of a file, with their lines; docstrings are not visible."""
     source = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
         yield from enumerate(source.splitlines(), 1)

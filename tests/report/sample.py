@@ -1,4 +1,4 @@
-"""Reports to test with: a real study of the embedded table, shortened, and what may go wrong."""
+"""Reports to test with: a real study of the embedded table, shortened, and faulty variants."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def typed(report: dict[str, Any]) -> Report:
 
 
 def answer(report: dict[str, Any], step: str) -> dict[str, Any]:
-    """Return what the verb of a step answered."""
+    """Return the answer of a step's verb."""
     found: dict[str, Any] = next(each["result"] for each in report["steps"] if each["id"] == step)
     return found
 

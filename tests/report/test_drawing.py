@@ -84,7 +84,7 @@ def test_an_svg_is_named_described_and_fit_for_a_strict_page(chart: Chart) -> No
         assert not re.search(r"[ <]style\b", text)
         assert not {"metadata", "script", "image", "foreignObject"} & {n.tag for n in root.iter()}
         assert "http" not in text
-        # Everything referred to is there, under a name that no other chart of a page has.
+        # Every referenced element exists, under a name that is unique on the page.
         ids = re.findall(r' id="([^"]+)"', text)
         assert len(ids) == len(set(ids))
         assert all(name.startswith(f"{chart.id}-") for name in ids)

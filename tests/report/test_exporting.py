@@ -54,7 +54,7 @@ def parts(card):
 
 
 def evaluations(head):
-    """Read a model-index as the Hub's own library does: what it requires must be there."""
+    """Read a model-index as the Hub's own library does, with all required fields."""
     found = []
     for model in head["model-index"]:
         assert isinstance(model["name"], str)
@@ -78,7 +78,7 @@ def numbers(report):
                 yield row, kind, side, row[f"accuracy_{side}"]
 
 
-# The model card: what is published, which is a type of its own.
+# The model card: the published part has its own type.
 
 
 def published(report):

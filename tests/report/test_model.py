@@ -1,4 +1,4 @@
-"""The report's format: what is accepted, and one broken report for each rule that matters."""
+"""The report's format: accepted reports, and one broken report for each important rule."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _result(step: str, *path: Any) -> Callable[[dict[str, Any]], None]:
     return _put("steps", steps.index(step), "result", *path)
 
 
-#: A change that breaks the report, and what the sentence has to name: one for each kind of rule.
+#: A change that breaks the report, and the word that the sentence must have: one for each rule.
 BROKEN: tuple[tuple[Callable[[dict[str, Any]], None], str], ...] = (
     (_put("schema", "memberbound-report/1"), "schema 'memberbound-report/4'"),
     (_put("schema", _GONE), "got another JSON object"),

@@ -1,4 +1,4 @@
-"""Studies for tests: what they find, not how little noise they find it with."""
+"""Studies for tests of findings, with less precise calibrations."""
 
 import pytest
 

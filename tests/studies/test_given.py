@@ -1,4 +1,4 @@
-"""A study about a model that exists: its own numbers first, remedies held against it."""
+"""A study about an existing model: its own numbers first, then remedies in comparison."""
 
 import json
 from pathlib import Path
@@ -72,7 +72,7 @@ def test_the_report_is_about_the_given_model(quick, sides, tmp_path: Path) -> No
     assert row.accuracy_lower <= (1 + answer.reached[1]) / 2
     assert report.verdict.level == "exposed"
     assert "the given model leaks its training records" in report.verdict.sentence
-    assert report.question.learner == "tree"  # it would be retrained as what it is
+    assert report.question.learner == "tree"  # it would be retrained with its own learner
     assert report.question.model == "model.joblib"
     assert str(tmp_path) not in json.dumps(report.to_dict())
     told = json.loads(json.dumps(report.to_dict()))
@@ -80,7 +80,7 @@ def test_the_report_is_about_the_given_model(quick, sides, tmp_path: Path) -> No
     page = Path(found.files[0]).read_text(encoding="utf-8")
     assert "The given model" in page
     assert "Facts for output checking" in page
-    # The gate is about it, too.
+    # The limit applies to it, too.
     held = found.held_to(0.55)
     assert [check.what for check in held.checks] == ["the given model, average record"]
     assert held.exceeded

@@ -37,7 +37,7 @@ def test_the_texts_of_a_file_are_let_go(tmp_path):
 
 
 class Signed(LogisticRegression):
-    """Leaves the number of its process behind."""
+    """Writes its process id to a file."""
 
     def __init__(self, folder="", C=1.0):
         super().__init__(C=C)

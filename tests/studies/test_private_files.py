@@ -121,6 +121,6 @@ def test_temporary_copies_are_in_a_private_folder(umask):
 
 
 def test_a_release_is_like_any_other_file(tmp_path, umask):
-    """Negative control: what may be handed over follows the umask."""
+    """Negative control: public files follow the umask."""
     write_text("released", tmp_path / "release.json")
     assert (tmp_path / "release.json").stat().st_mode & 0o777 == 0o666 & ~umask

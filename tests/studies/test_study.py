@@ -43,7 +43,7 @@ def people(rows: int = 80, seed: int = 0) -> pd.DataFrame:
 
 
 def without_times(report: dict) -> dict:
-    """A report without what a clock wrote."""
+    """A report without times and dates."""
     plain = json.loads(json.dumps(report))
     plain.pop("run")
     for step in plain["steps"]:
@@ -202,7 +202,7 @@ def test_a_step_that_is_interrupted_goes_on_with_its_fits(
 
 @pytest.fixture(scope="module")
 def hurried():
-    """A quick study of a table that is larger than what a quick study plays on."""
+    """A quick study of a table above the sample size of quick studies."""
     with pytest.MonkeyPatch.context() as changed:
         for name, size in (("_PLAYED", 60), ("_ATTACKED_QUICKLY", 40), ("_EXPLAINED", 60)):
             changed.setattr(steps_module, name, size)
@@ -246,7 +246,7 @@ def test_columns_left_out_of_the_trial_are_left_out_of_the_release(only_steps) -
     named = people(700).assign(who=[f"p{i}" for i in range(700)])
     (remedy,) = study(named, **FEW, quick=True).report.remedies
     assert "--columns a,b " in remedy.command
-    # Scored on rows that it was not trained on, and of use although four fifths are too few.
+    # Scored on held-out rows, and useful although four fifths of the rows are too few.
     assert remedy.score_after_estimate > 0.75
 
 

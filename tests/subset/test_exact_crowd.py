@@ -1,4 +1,4 @@
-"""The crowd's numbers against rationals and 40 digits: what is raised, and by how much."""
+"""The crowd's numbers against rationals and 40 digits: which are raised, and by how much."""
 
 import math
 from dataclasses import replace

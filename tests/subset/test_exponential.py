@@ -1,4 +1,4 @@
-"""The exponential mechanism: what it refuses, and all subsets against a plain loop in 60 digits."""
+"""The exponential mechanism: refusals, and all subsets against a plain loop in 60 digits."""
 
 import functools
 import itertools

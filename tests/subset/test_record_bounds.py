@@ -1,4 +1,4 @@
-"""RecordBounds: what every mechanism of the subset game ends in."""
+"""RecordBounds: the result of every mechanism of the subset game."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Unusable input is refused in one sentence; unusual but valid input is counted."""
+"""Invalid input is refused in one sentence; unusual but valid input is counted."""
 
 from __future__ import annotations
 

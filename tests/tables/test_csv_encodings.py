@@ -58,7 +58,7 @@ def test_no_record_decides_how_another_is_read(chunk, tmp_path, monkeypatch):
     for _ in range(40):
         wild = bytes(draws.choice([*range(0x80, 0x100), 65], 4).astype(np.uint8))
         assert others_beside(b"9," + wild) == expected
-    # Decoding the file as a whole, as for public rows, is what must not happen.
+    # Broken variant: decoding the file as a whole, as for public rows.
     monkeypatch.setattr(csv_files, "_other_codec", lambda path, secret: ("cp1252", "broken"))
     assert others_beside(b"9,\xe9") != expected
 

@@ -1,4 +1,4 @@
-"""Records of CSV files: whatever a program wrote is read back, however lines end."""
+"""Records of CSV files: output of other programs is read back, with any line ends."""
 
 import csv
 import gzip
@@ -18,7 +18,7 @@ ENDS = {"LF": "\n", "CRLF": "\r\n", "CR": "\r"}
 
 
 def texts(seed, rows=120):
-    """Rows of three texts made of everything that a CSV file writes in its own way."""
+    """Rows of three texts made of all characters with a special meaning in CSV."""
     draws = np.random.default_rng(seed)
     letters = ["a", "b", " ", ",", '"', "\r", "\n", "\r\n", "é", "0"]
     # A record that is empty in all columns but one, or looks like the header, is not of interest.

@@ -91,7 +91,7 @@ def test_the_engine_loads_no_extension_by_itself():
     engine.close()
 
 
-#: Views and virtual tables of SQLite, with what each could tell.
+#: Views and virtual tables of SQLite, with the data that each could reveal.
 SQLITE = {
     "of the file's place": "CREATE VIEW other AS SELECT file FROM pragma_database_list",
     "of its own": "CREATE VIEW other AS SELECT age FROM people",

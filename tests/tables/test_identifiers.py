@@ -89,7 +89,7 @@ def test_two_texts_are_two_persons(tmp_path, store, memory):
 
 
 def test_identifiers_that_are_read_as_numbers_are_caught(monkeypatch, tmp_path):
-    """Broken twin: the fault that was there."""
+    """Broken twin: an earlier fault."""
     honest = columns.read_value
     broken = lambda value, form="any": honest(value, "any" if form == "unit" else form)  # noqa: E731
     monkeypatch.setattr(columns, "read_value", broken)

@@ -123,7 +123,7 @@ def test_cells_are_not_counted_where_values_were_rounded():
     with open_table(close) as table:
         assert memberbound.certify(table).atoms == 2
     with open_table(close, secret=True) as table:
-        assert len(set(table.rows().column("x").to_pylist())) == 1  # what would be counted
+        assert len(set(table.rows().column("x").to_pylist())) == 1  # the values to be counted
         for ask in (memberbound.certify, VERBS["harden"]):
             with pytest.raises(InputError, match="secret=True"):
                 ask(table)

@@ -1,4 +1,4 @@
-"""A person with several rows is one record, wherever rows are looked at one by one."""
+"""A person with several rows is one record in every verb that reads rows one by one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_distinct_spellings_are_two_persons():
 
 
 def test_replacing_a_person_changes_one_row():
-    """The basis of the guarantee; keeping all rows is the broken twin."""
+    """The basis of the guarantee; the broken twin keeps all rows."""
     other = VISITS.copy()
     other.loc[other["who"] == "p5", ["age", "first"]] = 99
     one, two = (first_rows(t, "who")[0] for t in (VISITS, other))

@@ -1,4 +1,4 @@
-"""X23: what anybody guesses about a record after the release, from the curve of the neighbour game.
+"""X23: any guess about a record after the release, from the curve of the neighbour game.
 
 Truth: every answer of small random mechanisms, in rationals; randomised response in closed form.
 """

@@ -1,4 +1,4 @@
-"""X25: what a record moves in every part of a synthetic table, against all neighbours.
+"""X25: the effect of a record on every part of a synthetic table, against all neighbours.
 
 Truth: enumeration of records on small domains.  Broken twins: squares in place of absolute values,
 effects off the grid.

@@ -1,4 +1,4 @@
-"""X8: the leak of the mean of normal records is what the best ball reaches (simulated).
+"""X8: the leak of the mean of normal records is the gain of the best ball (simulated).
 
 Its value in 25 digits is checked in tests/iid/test_gaussian_mean.py.
 """

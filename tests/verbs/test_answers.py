@@ -100,7 +100,7 @@ def test_vacuous_bounds_are_not_printed() -> None:
 
 
 def test_an_answer_fits_its_schema(answers: list[Any]) -> None:
-    # A study's dictionary is its report, which has a schema of its own.
+    # A study's dictionary is its report, with its own schema.
     declared = [answer for answer in answers if type(answer).to_dict is Answer.to_dict]
     assert len(declared) >= 5
     for answer in declared:

@@ -57,7 +57,7 @@ def test_a_leak_is_found_per_document_and_group(tmp_path):
 
 
 def test_the_attack_that_learns_does_not_lose_to_the_best_score():
-    """On its own documents; members gain in spread and in level, which no score alone sees."""
+    """On its own documents; members gain in spread and in level, which no single score measures."""
     rng = np.random.default_rng(5)
     tokens = tokens_of(0.0, documents=800, seed=5)
     member = tokens["member"].to_numpy() == 1
@@ -79,7 +79,7 @@ def test_no_leak_no_claim():
     assert wrong <= 4
 
 
-#: Spread of what the model adds to a document, and of how hard documents are for any model.
+#: Spread of the model's gain per document, and of the difficulty of documents for any model.
 OWN, DIFFICULTY = 1.0, 2.0
 
 
@@ -98,7 +98,7 @@ def gaussian_tokens(leak, documents, seed):
 
 
 def gaussian_truth(leak, spread):
-    """Return what thresholds reach for two normal laws: closed forms."""
+    """Return the rates of thresholds for two normal laws, in closed form."""
     gap = leak / spread
     advantage = 2 * norm.cdf(gap / 2) - 1
     auc, tpr = norm.cdf(gap / np.sqrt(2)), norm.cdf(gap - norm.isf(0.1))
@@ -130,7 +130,7 @@ def test_intervals_cover_the_truth_of_attacks_with_and_without_a_reference(leak)
                 bound = found["tpr_at_fpr"]["0.1"] if name == "tpr" else found[name]
                 misses[attack, name, "lower"] += bound["lower"] > value
                 misses[attack, name, "upper"] += bound["upper"] < value
-                # The broken twin takes an estimate for a floor.
+                # Broken twin: an estimate in place of a floor.
                 caught[attack, name] += bound["estimate"] > value
         floors.append(answer.floor)
     assert max(misses.values()) < 8 <= min(caught.values())
@@ -289,7 +289,7 @@ def tokenizer_of(words):
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """A base model with random weights, and the same after it learnt 60 documents by heart."""
+    """A base model with random weights, and the same after it memorised 60 documents."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     root = tmp_path_factory.mktemp("models")

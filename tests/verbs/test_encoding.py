@@ -97,7 +97,7 @@ CASES = [
     ("verb", "files", "options"), CASES, ids=[f"{verb}-{'-'.join(f)}" for verb, f, _ in CASES]
 )
 def test_a_verb_reads_every_file_in_the_declared_encoding(verb, files, options, tmp_path) -> None:
-    """UTF-16 without a mark is read as nothing else, so an answer shows that all files were."""
+    """UTF-16 without a mark cannot be detected: an answer needs the declared encoding."""
     for name in files.values():
         FILES[name].to_csv(tmp_path / f"{name}.csv", index=False, encoding="utf-16-le")
     given = {option: tmp_path / f"{name}.csv" for option, name in files.items()}

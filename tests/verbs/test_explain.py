@@ -1,4 +1,4 @@
-"""``explain`` as a Python function: which numbers it reads off, limits, bad input."""
+"""``explain`` as a Python function: its numbers, limits, bad input."""
 
 import json
 import math

@@ -91,7 +91,7 @@ def test_certificates_after_hardening_hold_many_times() -> None:
 
 
 def merged_if_seen(rows: np.ndarray, fitted: np.ndarray) -> np.ndarray:
-    """A recipe that merges what it has seen and leaves the rest alone."""
+    """A recipe that merges the values of its fitting rows and leaves other values unchanged."""
     return np.where(np.isin(rows, fitted), -1, rows)
 
 

@@ -33,7 +33,7 @@ def test_no_attack_beats_the_bound_and_the_exact_one_is_close(size: int, sigma: 
     assert np.all(answer.bounds.success >= truth)
     assert answer.success_upper <= max(truth) + 1e-5
     assert answer.worst_record == int(np.argmax(truth))
-    # The coupling bound is what one number per release improves on.
+    # For one number per release, the bound is better than the coupling's.
     assert answer.coupled is not None
     assert answer.coupled.success_upper > answer.success_upper + 1e-3
     # A variant that forgets one of the two worlds' weights is caught.
@@ -87,7 +87,7 @@ def test_the_printed_noise_and_epsilon_are_one_mechanism_that_barely_meets_the_t
     assert (sigma, epsilon) == (answer.sigma, answer.epsilon)
     assert f"ε = {lines['ε at δ = 0.0001, any data set']} and" in answer.sentence
     ((name, limit),) = target.items()
-    # The noise has the ε; whoever types in either of the two stays within the target.
+    # The noise has the ε; either of the two, typed in again, stays within the target.
     by_noise, by_epsilon, less = (
         population(rows, clip=4, delta=1e-4, **how)
         for how in ({"sigma": sigma}, {"epsilon": epsilon}, {"sigma": 0.99 * sigma})
@@ -220,13 +220,13 @@ def test_the_records_file(tmp_path: Path) -> None:
 )
 def test_inverse_uses_the_exact_mixture_above_a_thousand_rows(target) -> None:
     """The coupling needs more noise; the answer's own bound meets the target, and barely."""
-    values = np.round(np.clip(cloud(1200, 1), -3, 3), 1)  # twins: sooner worked out
+    values = np.round(np.clip(cloud(1200, 1), -3, 3), 1)  # twins: quicker to compute
     answer = population(values, clip=3.0, delta=1e-4, **target)
     ((name, limit),) = target.items()
     blind = 0.0 if name == "target_pmp" else 0.5
     assert answer.bounds.reached(name) <= limit
     assert answer.setting.bounds(answer.sigma * 0.99)[0].reached(name) > limit
-    # Control: what the coupling proves at this noise is far above, so it would add noise.
+    # Control: the coupling's bound at this noise is far above, so it would add noise.
     assert answer.coupled.reached(name) - blind > 1.05 * (limit - blind)
     again = population(values, clip=3.0, delta=1e-4, sigma=answer.sigma)
     assert again.bounds.reached(name) <= limit

@@ -163,7 +163,7 @@ def test_persons_count_once(folder):
 
 
 def test_a_value_that_is_not_text_is_a_record_without_influence(folder, tmp_path):
-    """Replay: a document that becomes a number, a null or a list is no refusal."""
+    """Replay: a document that becomes a number, a null or a list is not refused."""
     rows = [json.loads(line) for line in (folder / "letters.jsonl").read_text().splitlines()]
     found = []
     for value in ("", None, 7, ["red"], "\ud800", "?" * 10**6):

@@ -77,7 +77,7 @@ def test_coarse_columns_are_compared_with_all_that_both_tables_have(tmp_path):
         certify(path, columns=["sex"], reference=reference)
     renamed = table.assign(name=[f"m{i}" for i in range(30)])
     assert certify(path, columns=["sex"], reference=renamed).rows == 30
-    # A column in another type is left out of the comparison; the others still tell.
+    # A column of another type is left out of the comparison; the others still reveal the overlap.
     retyped = table.assign(extra=1.5).sample(frac=1, random_state=0)
     with pytest.raises(InputError, match="same 30 rows"):
         certify(table.assign(extra="x"), columns=["sex"], reference=retyped)

@@ -43,7 +43,7 @@ ONE_EACH = [f"p{k}" for k in range(ROWS)]
 SEVERAL = [f"p{k // 3}" for k in range(ROWS)]
 
 
-#: The columns that a verb uses where it is to leave out the identifier.
+#: The columns of a verb without the identifier.
 USED = {"protect": ["age"], "summarize": ["age"], "synthesize": ["age", "ill"]}
 
 
@@ -140,7 +140,7 @@ def with_ledger(show):
     return ask
 
 
-#: Verbs of the other games use the first row of each person; ledgers know what they are about.
+#: Verbs of the other games use the first row of each person; ledgers record their unit.
 OTHERS = {
     "protect-half": lambda table, unit, _: protect_half(
         table, statistic="mean", columns="age", unit=unit, insecure_seed=1

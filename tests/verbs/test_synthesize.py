@@ -69,7 +69,7 @@ def test_fidelity_has_class_shares_and_the_worst_pairs(answer):
 
 
 def test_a_table_that_ranks_worse_than_a_constant_has_a_note():
-    # Nothing tells who is ill, so that about half of the models rank worse than a constant.
+    # No column predicts the illness, so about half of the models rank worse than a constant.
     ill = np.random.default_rng(5).choice(["no", "yes"], len(patients()))
     table = patients().assign(ill=ill)
     found = [

@@ -76,7 +76,7 @@ def test_networks_hold_and_forged_ones_do_not(tmp_path):
 
 @pytest.mark.parametrize("change", ["certificate", "eta"])
 def test_a_looser_bound_is_accepted(made, change):
-    """A printed bound may be larger than what is recomputed."""
+    """A printed bound may be larger than the recomputed one."""
     file = made["model"]
     looser, digest = certificate_of(file), file_digest(file)
     if change == "certificate":
@@ -329,7 +329,7 @@ def test_a_link_to_a_release_is_the_release(made, tmp_path):
 
 
 def confirms(file, certificate, folder, book=None):
-    """Tell whether the verifier of one file finds nothing wrong with a certificate."""
+    """Tell whether the independent verifier accepts a certificate."""
     path = folder / "certificate.json"
     path.write_text(json.dumps(certificate), encoding="utf-8")
     return all(check.holds is not False for check in verifier.verify(file, path, book))
@@ -373,7 +373,7 @@ def test_the_independent_verifier_rejects_forged_networks(trained_network, tmp_p
     certificate = certificate_of(trained_network)
     forged = mutate(certificate, 200, seed=3)
     kept = [what for what, other in forged if confirms(trained_network, other, tmp_path)]
-    # Only a bound between what the attack reaches and what was printed.
+    # Only a bound between the attack's success and the printed one.
     assert len(kept) <= 10
     assert all(what.startswith(("curve/", "groups/")) for what in kept), kept
 

@@ -34,7 +34,7 @@ def released_numbers(table=PEOPLE):
     )
 
 
-#: Answer → how it is made, and the owner's table.
+#: Answer → its call, and the owner's table.
 ANSWERS = {
     "certify": (lambda: certify(PEOPLE, columns=COUNTED), PEOPLE),
     "certify part": (lambda: certify(PEOPLE, columns=COUNTED, n=400, nu=0.3), PEOPLE),
@@ -109,7 +109,7 @@ def test_answers_that_promise_more_are_rejected(answers, tmp_path, name):
 
 
 def test_nothing_is_proved_that_only_the_owner_can_recompute(answers, tmp_path):
-    """A bound on single records that is too small, with its sentence: no verifier can know."""
+    """A bound on single records that is too small, with its sentence: no verifier can detect it."""
     path = write(answers["population"], tmp_path)
     alone, owner = verify(path), verify(path, table=FEW)
     assert (alone.holds, alone.eta, alone.statement) == (True, None, None)

@@ -71,7 +71,7 @@ def restricted(client: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., No
 
 @pytest.fixture(scope="session")
 def people() -> bytes:
-    """A small table: two coarse columns, one fine one, one that identifies, one that is text."""
+    """A small table: two coarse columns, a fine one, an identifier and a text."""
     rng = np.random.default_rng(5)
     rows = 2000
     sex, age = rng.integers(0, 2, rows), rng.integers(18, 80, rows)

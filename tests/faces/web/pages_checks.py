@@ -19,7 +19,7 @@ _CHECKS = """() => {
 
 
 def shortcomings(page: Any) -> list[str]:
-    """Return content that no reader should see; :func:`violations` covers accessibility."""
+    """Return content that readers must not see; :func:`violations` covers accessibility."""
     found: dict[str, list[str]] = page.evaluate(_CHECKS)
     return [f"{name}: {text}" for name, texts in found.items() for text in texts]
 

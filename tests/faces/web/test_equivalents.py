@@ -1,4 +1,4 @@
-"""The command line and the Python that the page offers for copying do what the page did."""
+"""The command line and the Python code offered for copying give the page's answer."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""``explain`` over HTTP: the command line's numbers, and no question that hurts."""
+"""``explain`` over HTTP: the command line's numbers, and no harmful question."""
 
 import json
 from xml.etree import ElementTree
@@ -13,7 +13,7 @@ QUESTIONS = [
     {"gdp": 1.5, "fpr": [0.2, 0.003], "prior": 0.1},
     {"noise_multiplier": 1.1, "sample_rate": 0.01, "steps": 500, "nu": 0.3, "lam": 2.0},
     {"target_tpr": 0.05, "fpr": 0.01, "adjacency": "add-remove"},
-    # No lattice fits it: a vacuous bound, not a crashed server.
+    # No lattice is large enough: a vacuous bound, not a crashed server.
     {"noise_multiplier": 0.1358, "sample_rate": 3.1895e-8, "steps": 91349085925},
     {"gdp": 5e-324},
 ]

@@ -1,4 +1,4 @@
-"""Inspection: what a table holds, and refusals of small files that hold too much."""
+"""Inspection: the content of a table, and refusals of small files that unpack to too much."""
 
 import gzip
 import zipfile

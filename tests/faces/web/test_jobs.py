@@ -1,4 +1,4 @@
-"""Jobs: the verbs' own dictionaries, progress, cancel, limits, files, and what remains of them."""
+"""Jobs: the verbs' own dictionaries, progress, cancel, limits, files, and their remains."""
 
 import contextlib
 import errno
@@ -122,7 +122,7 @@ def test_a_job_from_start_to_download(client, table, path):
     assert not folder.exists()
 
 
-#: A body, the status, and what the answer must name: that is refused and nothing else.
+#: A body, the status, and the part that the answer must name.
 REFUSED = [
     ({"verb": "certify", "options": {"records": "../x.csv"}}, 422, "options.records"),
     ({"verb": "harden", "options": {"out": "x.csv"}}, 422, "options.out"),
@@ -184,7 +184,7 @@ def slow(client):
 
 
 def running(client, job):
-    """Wait until a job has told how far it is."""
+    """Wait until a job has reported progress."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         state = client.get(f"/api/jobs/{job}").json()
@@ -228,7 +228,7 @@ def test_time_and_memory_of_a_job_are_limited(client, taken, restricted):
     assert job["state"] == "failed"
     assert "stopped after 0.2 seconds" in job["error"]["message"]
     assert not working(client.app.state.server.jobs[job["job"]].folder)
-    # Less than what is loaded: whatever does not fit into what is free within is refused.
+    # Less than the loaded libraries take: work beyond the free memory is refused.
     restricted(upload_bytes=100 * MIB)
     lines = b"".join(b"0.%06d,%d\n" % (i, i % 2) for i in range(10**6))
     scores = upload(client, b"score,member\n" + lines, "scores.csv")["file"]

@@ -70,7 +70,7 @@ def turn(tab: Any, served: str) -> Iterator[Open]:
 
     def turn_(route: str) -> Any:
         tab.set_viewport_size({"width": 1400, "height": 900})
-        # From another page, so that nothing of what is awaited is in sight yet.
+        # From another page, so that the awaited content is not in sight yet.
         for part in ("/study", route):
             tab.evaluate("(place) => { location.hash = place; }", part)
             tab.locator(f".page[data-page={part[1:].split('?')[0]}]").wait_for()
@@ -452,7 +452,7 @@ def test_audit_of_a_model_file_has_the_look_of_a_measurement(
 
 
 def test_every_argument_of_every_verb_has_a_field(turn: Open, table: Path) -> None:
-    """Made from the declarations: what a verb takes over the web can be given on its page."""
+    """Made from the declarations: a verb's page has every option that the web accepts."""
     for name in JOBS:
         if name == "study":  # a page of its own
             continue
@@ -527,7 +527,7 @@ def test_study_runs_on_the_table_in_sight_and_on_no_other(
     sent: list[dict[str, Any]] = []
     page.on("request", lambda r: sent.append(r.post_data_json) if r.method == "POST" else None)
     assert run.is_disabled()
-    # A file that is refused leaves nothing to study, least of all other data.
+    # After a refused file there is nothing to study, and no other data is used.
     wrong = tmp_path / "picture.csv"
     wrong.write_bytes(PNG + bytes(range(256)))
     page.set_input_files("input[type=file]", wrong)
@@ -568,7 +568,7 @@ def test_the_study_form_offers_columns_and_roles(visit: Open, tmp_path: Path) ->
     page.set_input_files("input[type=file]", people)
     page.get_by_text("300 rows, 4 columns").wait_for()
     columns = page.locator("fieldset.columns").first
-    # The target is no feature; what looks like an identifier is left out unless it is ticked.
+    # The target is not a feature; likely identifiers are left out unless they are ticked.
     assert columns.get_by_role("checkbox").count() == 3
     assert not columns.get_by_label("nick", exact=False).first.is_checked()
     columns.get_by_role("checkbox", name="size").uncheck()
@@ -655,7 +655,7 @@ def test_pages_are_for_everybody(visit: Open, width: int, scheme: str) -> None:
             more.evaluate("(node) => { node.open = true; }")
         assert shortcomings(page) == [], name
         assert violations(page) == [], name
-        # However long the form, what starts the calculation is in sight beside the answer.
+        # In a form of any length, the start button is in sight beside the answer.
         starts = page.locator(".columns2 > .card:first-child form > .buttons > .main:visible")
         if width > 960 and starts.count():
             box = starts.first.bounding_box()
@@ -693,7 +693,7 @@ def test_the_checks_of_a_page_can_fail(visit: Open) -> None:
     assert {text.split(":")[0] for text in shortcomings(page)} == {"raw", "wide"}
 
 
-# --- What the scripts promise -------------------------------------------------------------------
+# --- Promises of the scripts -------------------------------------------------------------------
 
 
 def test_scripts_never_build_markup_from_text() -> None:

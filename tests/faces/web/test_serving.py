@@ -1,4 +1,4 @@
-"""``memberbound serve`` as a command: its address, its refusals, its load, and what it leaves."""
+"""``memberbound serve`` as a command: its address, refusals, load and remains."""
 
 import asyncio
 import gzip
@@ -218,7 +218,7 @@ def questions(address):
         assert client.post("/api/explain", json={"epsilon": -1}).status_code == 422
         file = upload(client, SMALL_TABLE)["file"]
         answer = client.post("/api/jobs", json={"verb": "certify", "file": file, "options": {}})
-        if answer.status_code == 202:  # else too many are waiting, which is an answer as well
+        if answer.status_code == 202:  # else too many requests wait, a valid answer as well
             job = answer.json()["job"]
             assert wait_until_done(client, job)["state"] == "done"
             assert client.delete(f"/api/jobs/{job}").status_code == 200
@@ -247,7 +247,7 @@ def soak(folder, *, rounds, seconds=0.0, people=2):
         print(f"{len(seen)} rounds; MiB, descriptors, files: {seen[1]} … {seen[-1]}")
         for name, values, slack in zip(
             ("memory", "descriptors", "files"),
-            zip(*seen[1:], strict=True),  # the first round loads what all need
+            zip(*seen[1:], strict=True),  # the first round loads shared modules
             (24.0, 4.0, 2.0),
             strict=True,
         ):

@@ -1,4 +1,4 @@
-"""The documentation as a browser opens it from files: for everybody, and with a search that finds.
+"""The documentation opened in a browser from files: accessible, with a working search.
 
 Four pages are built here.
 """

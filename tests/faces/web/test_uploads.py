@@ -1,4 +1,4 @@
-"""Uploads: what is taken, what is refused, and that nothing refused is left on disk."""
+"""Uploads: accepted and refused files; refused ones leave nothing on disk."""
 
 import asyncio
 import stat
@@ -99,7 +99,7 @@ async def send():
 
 @pytest.mark.parametrize("waiting", [False, True], ids=["running", "waiting"])
 def test_an_inspection_ends_when_its_client_disconnects(tmp_path, monkeypatch, waiting):
-    """It frees its slot and its files; whoever stays is served next."""
+    """It frees its slot and its files; the next waiting client is served."""
     started, ended = [], []
 
     async def slow(request, limits, seconds):
