@@ -128,7 +128,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
     reading = {"object_pairs_hook": once, "parse_constant": finite, "parse_float": finite}
     value = json.loads(content.decode("utf-8"), **reading)
-    if isinstance(value, dict) and "predicate" in value:  # an in-toto statement
+    if isinstance(value, dict) and {*value} == {"_type", "subject", "predicateType", "predicate"}:
         digests = [x.get("digest") for x in value.get("subject") or () if isinstance(x, dict)]
         about, value = digests == [{"sha256": value["predicate"]["sha256"]}], value["predicate"]
         value = value if about else None

@@ -7,8 +7,9 @@ import math
 import pytest
 
 from memberbound import summarize, verify
+from memberbound.errors import InputError
 from memberbound.files import file_digest
-from memberbound.release.derivation import SEAL, group_statement, seal, statement
+from memberbound.release.derivation import PREDICATE_TYPE, SEAL, group_statement, seal, statement
 from memberbound.release.verification import recompute_certificate
 from oracle import releases
 from oracle.independent import verifier
@@ -248,15 +249,23 @@ def test_a_statement_about_another_file_is_refused(counts, tmp_path):
     file, certificate = counts
     path = tmp_path / "statement.json"
     digest = {"sha256": certificate["sha256"]}
-    for subject, code in (
-        ([{"name": "a", "digest": digest}], 0),
-        ([{"name": "a", "digest": {"sha256": "0" * 64}}], 2),
-        ([], 2),
-        (None, 2),
-        (3, 2),
+    whole = {"_type": "https://in-toto.io/Statement/v1", "predicateType": PREDICATE_TYPE}
+    good = [{"name": "a", "digest": digest}]
+    for subject, more, code in (
+        (good, {}, 0),
+        ([{"name": "a", "digest": {"sha256": "0" * 64}}], {}, 2),
+        ([], {}, 2),
+        (None, {}, 2),
+        (3, {}, 2),
+        (good, {"statement": "Nobody is right more than 50 % of the time."}, 3),
     ):
-        path.write_text(json.dumps({"subject": subject, "predicate": certificate}))
+        path.write_text(json.dumps(whole | {"subject": subject, "predicate": certificate} | more))
         assert verifier.main([str(file), "--certificate", str(path)]) == code
+        if code == 0:
+            assert verify(file, certificate=path).holds
+        else:
+            with pytest.raises(InputError):
+                verify(file, certificate=path)
 
 
 def test_noise_that_is_not_secret_proves_nothing(counts, tmp_path):

@@ -146,6 +146,9 @@ def _predicate(statement: dict[str, object], name: str) -> object:
     sha256 = certificate.get("sha256") if isinstance(certificate, dict) else None
     if not digests or digests != [{"sha256": sha256}]:
         raise InputError(f"{name} must have the certified file as its subject, got another one.")
+    further = sorted(set(statement) - {"_type", "subject", "predicateType", "predicate"})
+    if further:
+        raise InputError(f"{name} must be an in-toto statement, got another key {further[0]!r}.")
     return certificate
 
 
