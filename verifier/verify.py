@@ -382,13 +382,13 @@ class Certificate:
         links = [digest(entry) for entry in fixed]
         expected = [digest({"limit": limit, "releases": fixed[:first]}), *links[first:]]
         chained = all(e.get("previous") == x for e, x in zip(fixed[first:], expected, strict=False))
-        chained &= len({entry["id"] for entry in entries}) == len(entries)
+        chained &= len({entry["id"] for entry in entries}) == len(entries) and len(limit) == 3
         yield Check("ledger: chain", chained, f"{len(entries) - first} linked entries")
         head = digest({key: value for key, value in ledger.items() if key != "head"})
-        yield Check("ledger: head", ledger.get("head") == head, "the hash of the whole ledger")
+        yield Check("ledger: head", (ledger["head"], len(ledger)) == (head, 4), "the hash of it all")
         spent = sum(Fraction(entry["mu"]) ** 2 for entry in entries)
-        kept = all(entry["mu"] > 0 <= entry["slack"] for entry in entries)
-        kept &= spent <= Fraction(limit["mu"]) ** 2
+        kept = all(e["mu"] > 0 <= e["slack"] and e["unit"] == self.r["unit"] for e in entries)
+        kept &= spent <= Fraction(limit["mu"]) ** 2 and min(limit.values()) >= 0
         kept &= sum(Fraction(entry["slack"]) for entry in entries) <= Fraction(limit["slack"])
         bound = cdf(Interval.of(limit["mu"]) / TWO) - HALF + Interval.of(limit["slack"])
         kept &= Fraction(limit["eta"]) >= Fraction(bound.hi)

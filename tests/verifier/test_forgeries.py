@@ -9,7 +9,14 @@ import pytest
 from memberbound import summarize, verify
 from memberbound.errors import InputError
 from memberbound.files import file_digest
-from memberbound.release.derivation import PREDICATE_TYPE, SEAL, group_statement, seal, statement
+from memberbound.release.derivation import (
+    PREDICATE_TYPE,
+    SEAL,
+    group_statement,
+    json_digest,
+    seal,
+    statement,
+)
 from memberbound.release.verification import recompute_certificate
 from oracle import releases
 from oracle.independent import verifier
@@ -192,16 +199,22 @@ OF_NETWORKS = {
 }
 
 
-def forge(certificate, forgery):
-    """Return a certificate after a forgery: a function, or new values by path."""
-    forged = copy.deepcopy(certificate)
+def change(document, forgery):
+    """Change a document: by a function, or to new values by path."""
     if callable(forgery):
-        forgery(forged)
-    for path, value in {} if callable(forgery) else forgery.items():
-        parent, *keys = forged, *path.split("/")
+        forgery(document)
+        return
+    for path, value in forgery.items():
+        parent, *keys = document, *path.split("/")
         for key in keys[:-1]:
             parent = parent[int(key) if key.isdigit() else key]
         parent[keys[-1]] = value(parent[keys[-1]]) if callable(value) else value
+
+
+def forge(certificate, forgery):
+    """Return a certificate after a forgery, sealed again."""
+    forged = copy.deepcopy(certificate)
+    change(forged, forgery)
     assert json.dumps(forged) != json.dumps(certificate)
     forged[SEAL] = seal(forged)
     return forged
@@ -233,6 +246,60 @@ def counts(tmp_path_factory):
 def test_forgeries_by_hand_are_rejected(counts, tmp_path, name):
     file, certificate = counts
     check_rejected(file, forge(certificate, FORGERIES[name]), tmp_path)
+
+
+FIRST, SECOND = "releases/0/", "releases/1/"
+LEDGERS = {
+    "negative slack": {SECOND + "slack": -1.0},
+    "negative mu": {SECOND + "mu": -0.01},
+    "mu as text": {SECOND + "mu": "0.1"},
+    "another unit": {SECOND + "unit": "person"},
+    "an id twice": lambda book: book["releases"][1].update(id=book["releases"][0]["id"]),
+    "a larger limit": {"limit/mu": 9.0},
+    "a limit as text": {"limit/eta": "0.3"},
+    "more in the limit": {"limit/accuracy": 0.5},
+    "more in the ledger": {"left": 0.3},
+    "no releases": {"releases": []},
+    "another file": {FIRST + "release_sha256": "0" * 64},
+    "less was spent": {FIRST + "mu": lambda mu: mu / 2},
+}
+
+
+@pytest.fixture(scope="module")
+def entered(tmp_path_factory):
+    """A release, its certificate, and a ledger with it and another one."""
+    folder = tmp_path_factory.mktemp("ledger")
+    book = releases.make_ledger(folder)
+    files = [releases.make(name, folder, book) for name in ("numbers", "counts")]
+    return files[0], certificate_of(files[0]), json.loads(book.read_text("utf-8"))
+
+
+def link(book, certificate):
+    """Take the links, the head, and the certificate's place in the chain again."""
+    link = json_digest({"limit": book["limit"], "releases": []})
+    for entry in book["releases"]:
+        entry["previous"] = link
+        later = ("state", "out", "release_sha256")
+        link = json_digest({key: value for key, value in entry.items() if key not in later})
+        if entry is book["releases"][0]:
+            certificate["ledger"]["link"] = link
+    book["head"] = json_digest({key: value for key, value in book.items() if key != "head"})
+    certificate[SEAL] = seal(certificate)
+
+
+@pytest.mark.parametrize("name", [None, *LEDGERS])
+def test_forged_ledgers_are_rejected(entered, tmp_path, name):
+    """All links and hashes of the forged ledger are right."""
+    file, certificate, genuine = entered
+    book, certificate = copy.deepcopy(genuine), copy.deepcopy(certificate)
+    if name is not None:
+        change(book, LEDGERS[name])
+    link(book, certificate)
+    paths = tmp_path / "certificate.json", tmp_path / "ledger.json"
+    for path, content in zip(paths, (certificate, book), strict=True):
+        path.write_text(json.dumps(content), encoding="utf-8")
+    assert all(check.holds is not False for check in verifier.verify(file, *paths)) == (not name)
+    assert verify(file, certificate=paths[0], ledger=paths[1]).holds == (not name)
 
 
 @pytest.mark.parametrize("name", ["\x1b[2Kok", "a\ud800", "\u202eno"])

@@ -480,6 +480,10 @@ def check_ledger(content: Mapping[str, Any], certificate: CertificateRecord) -> 
     def chain() -> str:
         problem = broken_chain(content)
         require(problem is None, str(problem))
+        ids = [entry["id"] for entry in entries]
+        require(len(set(ids)) == len(ids), "two entries have the same id")
+        known = set(content) <= {"format", "limit", "releases", "head"}
+        require(known and set(content["limit"]) == {"eta", "mu", "slack"}, "another key is there")
         linked = sum(entry.get("previous") is not None for entry in entries)
         unlinked = len(entries) - linked
         before = f", {unlinked} of an earlier version" if unlinked else ""
@@ -489,6 +493,8 @@ def check_ledger(content: Mapping[str, Any], certificate: CertificateRecord) -> 
         stated = content["limit"]
         squares = sum(Fraction(entry["mu"]) ** 2 for entry in entries)
         slacks = sum(Fraction(entry["slack"]) for entry in entries)
+        units = {entry["unit"] for entry in entries}
+        require(units == {certificate["unit"]}, "the entries have another unit")
         require(squares <= Fraction(stated["mu"]) ** 2, "the entries exceed the limit of μ")
         require(slacks <= Fraction(stated["slack"]), "the entries exceed the limit of the slack")
         least = normal_cdf(decimal(stated["mu"]) / 2) - Decimal("0.5") + decimal(stated["slack"])
