@@ -385,7 +385,7 @@ class Certificate:
         chained &= len({entry["id"] for entry in entries}) == len(entries) and len(limit) == 3
         yield Check("ledger: chain", chained, f"{len(entries) - first} linked entries")
         head = digest({key: value for key, value in ledger.items() if key != "head"})
-        yield Check("ledger: head", (ledger["head"], len(ledger)) == (head, 4), "the hash of it all")
+        yield Check("ledger: head", (ledger["head"], len(ledger)) == (head, 4), "the hash of all")
         spent = sum(Fraction(entry["mu"]) ** 2 for entry in entries)
         kept = all(e["mu"] > 0 <= e["slack"] and e["unit"] == self.r["unit"] for e in entries)
         kept &= spent <= Fraction(limit["mu"]) ** 2 and min(limit.values()) >= 0
