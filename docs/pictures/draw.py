@@ -131,10 +131,10 @@ def draw_text_gains(results: Path, path: Path) -> None:
         axes.plot(list(each), list(each.values()), "o-", color=colour, label=label)
     fitted = fit_gains(kept)
     for count, style in zip(MORE_DOCUMENTS, ("--", ":"), strict=True):
-        label = f"{count:,}, extrapolated".replace(",", "\u202f")
+        label = f"{count:,}".replace(",", "\u202f") + ", extrapolated"
         axes.plot(ETAS, fitted(count, ETAS), style, color=GREY, label=label)
-    axes.xaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set_ylim(0, 1)
     axes.set_xlabel("η: right at most 50 % + η of the time about any document")
     axes.set_ylabel("share of the usual fine-tuning's gain")
