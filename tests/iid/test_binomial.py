@@ -292,6 +292,9 @@ def test_uniform_atoms_know_one_third_to_32_digits():
 
 def test_ends_and_bad_input():
     assert hockey_stick_upper(5, 1.0, 1.0, -1e-17)[0] == 0
+    assert hockey_stick_upper(1, 1e-305, 1.7e304)[0] >= 8.29e-306
+    assert hockey_stick_upper(100, [0.5, 1e-300], 1.7e308).tolist() == [0.0, 0.0]
+    assert hockey_stick_upper(3, [4e-323, 5e-324], 0.5).tolist() == [4e-323, 5e-324]
     assert half_deviation_upper(5, [0.0, 1.0]).tolist() == [0.0, 0.0]
     assert hockey_stick_upper(5, [0.0, 1.0], 2.0).tolist() == [0.0, 0.0]
     assert hockey_stick_upper(5, [0.0, 1.0], 0.5).tolist() == [0.0, 0.0]

@@ -211,7 +211,10 @@ def hockey_stick_upper(
     high, low = atoms.mean(size)
     # γnp as the sum of two doubles.  Its error is negligible compared with the terms after the
     # first; above the mean there may be none, so subtract it.
-    cut, tail = two_product(np.float64(ratio), high)
+    # Splitting a γ above 1e300 would overflow; if γnp does, no count is beyond it.
+    lift = 2.0**64 if ratio > 1e290 else 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        cut, tail = two_product(np.float64(ratio / lift), high * lift)
     exact = (low == 0) & (gamma_rest == 0) if above else True
     room = np.where(exact, 0.0, 4 * UNIT * UNIT * cut)
     cut, tail = _two_sum(cut, tail + ratio * low + gamma_rest * high - room)
@@ -273,7 +276,9 @@ def _added(side: _Side, first: FloatArray, step: FloatArray) -> tuple[FloatArray
     """
     total, units = np.zeros_like(step), np.zeros_like(step)
     index = np.arange(step.size)
-    odds = side.p / side.q
+    # The odds overflow only next to a subnormal p, where the last count is the only one.
+    with np.errstate(over="ignore"):
+        odds = np.minimum(side.p / side.q, np.finfo(np.float64).max)
     k, term, w, sums = first.copy(), np.ones_like(step), step.copy(), np.zeros_like(step)
     terms = 0
     while index.size:
