@@ -100,7 +100,8 @@ def test_the_best_of_all_bounds_is_read_off():
 
 def test_noise_beyond_all_doubles_is_no_noise_at_all():
     """The least σ overflows, or underflows: neither is returned."""
-    for epsilon, delta, sensitivity in ((0.0, 1e-320, 1e300), (700.0, 0.5, 5e-324)):
+    hopeless = ((0.0, 1e-320, 1e300), (0.0, 5e-324, 1.0), (700.0, 0.5, 5e-324))
+    for epsilon, delta, sensitivity in hopeless:
         with pytest.raises(SearchError):
             noise_from_dp(epsilon, delta, sensitivity)
     assert dp_from_noise(1e-200, 1e-5, 1e200) == math.inf

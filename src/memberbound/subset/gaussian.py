@@ -111,7 +111,7 @@ def noise_from_dp(epsilon: float, delta: float, sensitivity: float) -> float:
     if shift == 0.0:
         return 0.0
     mu = last_true(lambda m: GaussianCurve(m).delta(eps) <= dlt, 0.0, _LARGEST_SHIFT)
-    sigma = shift / mu  # every δ > 0 allows the smallest positive μ
+    sigma = shift / max(mu, SMALLEST)  # no positive μ at ε = 0 and the smallest δ
 
     def enough(scale: float) -> bool:
         return guarantee_from_gaussian_mechanism(scale, shift).curve.delta(eps) <= dlt
