@@ -91,7 +91,10 @@ def test_answer_and_folder_are_those_of_the_contract(folder, tmp_path):
     assert answer.certificate.value <= 0.2
     assert all(loss > 0 for loss in (answer.loss_base, answer.loss_released, answer.loss_usual))
     losses = {"loss_base", "loss_released", "loss_usual"}
-    assert set(answer.owner_only) == losses | {"one_run", "warnings"}
+    assert set(answer.owner_only) == losses | {"examples", "one_run", "warnings"}
+    assert len(fields["examples"]) == 3
+    assert {word for text in fields["examples"] for word in text.split()} <= {*WORDS, "?"}
+    assert sum("it writes" in line for line in answer.summary().splitlines()) == 3
     names = {path.name for path in (tmp_path / "safe").iterdir()}
     weights = "adapter_model.safetensors"
     certificate = f"{weights}.certificate.json"

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from memberbound.answers import INTERNAL, CertifiedAnswer, EstimateOf, Given, OmitEmpty, computed
@@ -47,7 +48,7 @@ _OWN_EYES = (
 )
 #: With fewer canaries, no floor above 0 is possible.
 _FEWEST_CANARIES = 10
-_OWNER_ONLY = ("loss_base", "loss_released", "loss_usual", "one_run", "warnings")
+_OWNER_ONLY = ("loss_base", "loss_released", "loss_usual", "examples", "one_run", "warnings")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -73,6 +74,8 @@ class TextProtection(CertifiedAnswer):
     loss_base: EstimateOf | None
     loss_released: EstimateOf | None
     loss_usual: EstimateOf | None
+    #: Texts that the released model writes, from a fixed seed.
+    examples: OmitEmpty[tuple[str, ...]] = ()
     certificate: Certificate
     #: A floor measured on this training run, with ``canaries``.
     one_run: OmitEmpty[OneRun | None] = None
@@ -148,6 +151,7 @@ class TextProtection(CertifiedAnswer):
         ):
             if loss is not None:
                 rows.append((f"loss, {what}", f"≈ {decimals(loss, 'estimate', 4)}{owner}"))
+        rows += [("it writes", f"{shorten(text, 72)}{owner}") for text in self.examples]
         if self.one_run is not None:
             found = f"{self.one_run.correct} of {self.one_run.guessed} guesses right"
             rows.append(("attack on canaries", f"{found}{owner}"))
@@ -227,7 +231,7 @@ def protect_text(
             document is inserted); all count as records, and an attack on them gives a floor to
             compare with the ceiling.
         trial: also train on four fifths of the documents, with and without noise, to report the
-            losses; this triples the time.
+            losses, and show texts that the model writes; this triples the time.
         out: folder for the adapters, the certificate and a model card; all may be published.
         resume: continue a stopped run with the same settings; nothing is charged again.
 
@@ -303,6 +307,9 @@ def protect_text(
         one_run = audit_one_run(Scores.of(run.canary_scores(base.tokenizer, drawn), drawn.coins))
     # The rest is for the owner only.
     losses: tuple[float | None, ...] = (None, None, None)
+    examples: tuple[str, ...] = ()
+    if trial and label is None:
+        examples = run.examples(base.tokenizer)
     if trial:
         losses = leaf.trial_losses(run, stages)
     return TextProtection(
@@ -319,6 +326,7 @@ def protect_text(
         loss_base=losses[0],
         loss_released=losses[1],
         loss_usual=losses[2],
+        examples=examples,
         certificate=released.certificate_,
         one_run=one_run,
         out=None if out is None else str(out),

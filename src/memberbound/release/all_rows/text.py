@@ -18,7 +18,12 @@ from numpy.typing import NDArray
 from memberbound.certificate import Certificate
 from memberbound.learners.adapters import module_tensor_name, tensor_names
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.all_rows.text_adapters import AdaptedModel, check_model, language_losses
+from memberbound.release.all_rows.text_adapters import (
+    AdaptedModel,
+    check_model,
+    language_losses,
+    sample_texts,
+)
 from memberbound.release.all_rows.text_budget import TextBudget
 from memberbound.release.all_rows.text_classes import TextClasses
 from memberbound.release.all_rows.text_training import (
@@ -48,6 +53,8 @@ LANGUAGE_MODEL, TEXT_CLASSIFIER = (
 )
 #: A trial holds out one record in this many.
 _KEPT_BACK = 5
+#: Texts to show the owner.
+_EXAMPLES = 3
 #: Tokens of a canary.
 _CANARY_TOKENS = 24
 #: A clip above the norm of any gradient.
@@ -288,6 +295,13 @@ class TextRun:
                 adapted.weights = weights
                 found.append(document_losses(adapted, coded))
         return np.nan_to_num(found[0] - found[1])
+
+    def examples(self, tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
+        """Return texts that a released language model writes: post-processing."""
+        with ONE_AT_A_TIME, no_warnings, self.adapted.attach() as model:
+            batch = sample_texts(model, _EXAMPLES, self.training.length)
+        decoded = (tokenizer.decode(row.tolist(), skip_special_tokens=True) for row in batch.ids)
+        return tuple(" ".join(str(text).split()) for text in decoded)
 
     def release(self, weights: FloatArray) -> PrivateText:
         """Return the release with these weights, which are computed from noisy sums."""

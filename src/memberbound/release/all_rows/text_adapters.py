@@ -319,15 +319,15 @@ def _main_directions(rows: Tensor, count: int) -> Tensor:
     return torch.nn.functional.pad(taken, (0, count - taken.shape[1]))
 
 
-def sample_texts(model: Module) -> Batch:
+def sample_texts(model: Module, count: int = _PUBLIC_TEXTS, length: int = _PUBLIC_LENGTH) -> Batch:
     """Return texts that the model generates from a fixed seed."""
     torch = torch_module()
     limit = getattr(model.config, "max_position_embeddings", None)
-    width = min(_PUBLIC_LENGTH, int(limit or _PUBLIC_LENGTH))
+    width = min(length, int(limit or length))
     generator = torch.Generator().manual_seed(_SEED)
     device = next(model.parameters()).device
     vocabulary = int(model.config.vocab_size)
-    ids = torch.randint(vocabulary, (_PUBLIC_TEXTS, 1), generator=generator)
+    ids = torch.randint(vocabulary, (count, 1), generator=generator)
     start = model.config.bos_token_id
     if start is not None:
         ids = torch.full_like(ids, int(start))
