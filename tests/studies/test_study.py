@@ -3,6 +3,7 @@
 import builtins
 import io
 import json
+import shlex
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -129,9 +130,18 @@ def test_the_certified_roc_is_the_curve_of_the_budget(done) -> None:
 def test_summary_ends_with_the_report_and_the_verdict(done) -> None:
     lines = done.summary().splitlines()
     verdict, command = done.report.verdict, done.report.recommended.command
-    assert lines[-3:] == [verdict.sentence, verdict.advice, f"  {command}"]
+    asked = "With your table in a file:"
+    assert lines[-4:] == [verdict.sentence, verdict.advice, asked, f"  {command}"]
     assert verdict.advice.startswith("Replace it: ")
     assert f"wrote {done.files[0]}" in lines
+
+
+def test_the_printed_command_has_the_paths_as_typed(done) -> None:
+    typed = replace(done, paths={"source": "in/a b.csv", "--bounds": "in/b.yaml"})
+    words = shlex.split(typed.summary().splitlines()[-1])
+    stored = shlex.split(done.report.recommended.command)
+    assert [w for w in words if w not in stored] == ["in/a b.csv", "in/b.yaml"]
+    assert len(words) == len(stored)
 
 
 def test_an_interrupted_study_leaves_a_report_and_goes_on(tmp_path, monkeypatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypedDict, cast
 
 from memberbound.answers import INTERNAL, EstimateOf, OmitEmpty, Upper, computed
@@ -450,7 +449,7 @@ def _rehearse_replacement(
         table = read_secret_columns(members, {}, target=target, columns=columns, encoding=encoding)
     except InputError:
         return None
-    source = Path(members).name if isinstance(members, (str, os.PathLike)) else "TABLE"
+    source = os.fspath(members) if isinstance(members, (str, os.PathLike)) else "TABLE"
     best: Replacement | None = None
     for learner in other_learners(evidence.task):
         training = PrivateTraining(target, require_form(learner), _REPLACEMENT_ETA, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -65,6 +66,8 @@ class Study(Answer, Limited):
     report: Report = field(metadata=INTERNAL)
     out: str | None = None
     files: tuple[str, ...] = ()
+    #: The paths of the table and the bounds as given; the report has their names only.
+    paths: Mapping[str, str] = field(default_factory=dict, metadata=INTERNAL)
 
     @property
     def complete(self) -> bool:
@@ -147,7 +150,9 @@ class Study(Answer, Limited):
         lines += ["", self.report.verdict.sentence, self.report.verdict.advice]
         best = self.report.recommended
         if best is not None and best.command is not None:
-            lines.append(f"  {best.command}")
+            command = _with_paths(best.command, self.paths)
+            lines += ["With your table in a file:"] if " TABLE " in command else []
+            lines.append(f"  {command}")
         return "\n".join(lines)
 
 
@@ -309,7 +314,20 @@ def study(
             looked_at_target="learner" not in options and own is None,
         )
         report, files = run.finish()
-        return Study(report, None if folder is None else str(folder), tuple(map(str, files)))
+        given_paths = {"source": source, "--bounds": public}
+        paths = {
+            n: os.fspath(p) for n, p in given_paths.items() if isinstance(p, (str, os.PathLike))
+        }
+        out = None if folder is None else str(folder)
+        return Study(report, out, tuple(map(str, files)), paths)
+
+
+def _with_paths(command: str, paths: Mapping[str, str]) -> str:
+    """Return a command of the report with the paths of its files, so that it runs from here."""
+    verb, name, source, *rest = shlex.split(command)
+    found = ("", *rest[:-1])
+    words = [paths.get(before, word) for before, word in zip(found, rest, strict=True)]
+    return shlex.join([verb, name, paths.get("source", source), *words])
 
 
 def _check_target(source: object, options: Keywords) -> None:

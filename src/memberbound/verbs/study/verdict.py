@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from memberbound.learners.holdout import HoldoutScore, ModelScores
 from memberbound.numerics.rounding import sum_up
-from memberbound.quantities import allowed, at_confidence, confident, decimals, percent, points
+from memberbound.quantities import at_confidence, confident, decimals, percent, points
 from memberbound.report.fields import Level, RemedyId, StepId
 from memberbound.report.model import Question, Remedy, SandwichRow, Verdict
 from memberbound.verbs.study.findings import Finding
@@ -136,11 +136,10 @@ def verdict(
     elif unmeasured is not None:
         now = "No guarantee for the given model: no attack on it could be measured."
     else:
-        audited = findings.get("audit")
-        blind = 0.5 if audited is None else audited.rows[0].blind
+        # In points, because blind guessing is right more than half of the time with odd rows.
         now = (
-            "There is no guarantee for the model as it is: no attack was shown to be right about "
-            f"any record more than {allowed(blind, question.eta)} of the time, but a better one "
+            "There is no guarantee for the model as it is: no attack was shown to beat blind "
+            f"guessing about any record by more than {points(question.eta)}, but a better one "
             "may exist."
         )
     if unmeasured is not None:
