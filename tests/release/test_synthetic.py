@@ -14,7 +14,14 @@ from tests.oracle.synthetic_parts import measure_every_part
 from tests.oracle.training import PUBLIC, people
 
 from memberbound.errors import InputError
-from memberbound.release.all_rows import conditionals, label_model, marginals, measurements, tree
+from memberbound.release.all_rows import (
+    conditionals,
+    label_model,
+    marginals,
+    measurements,
+    step_functions,
+    tree,
+)
 from memberbound.release.all_rows.balanced_labels import draw_balanced
 from memberbound.release.all_rows.bounds import Categories, Range
 from memberbound.release.all_rows.cells import (
@@ -438,10 +445,21 @@ def test_one_way_counts_help_to_find_the_steps_of_a_group():
     weights, columns = np.full(10, 100.0), np.array([500.0, 500.0])
     noisy = np.repeat([[100.0, 0.0], [0.0, 100.0]], 5, axis=0)
     noisy[4] = [45.0, 55.0]
-    right = marginals.estimate_steps(noisy, 30.0, weights, columns, spread=20.0)
+    right = step_functions.estimate_steps(noisy, 30.0, weights, columns, spread=20.0)
     assert np.argwhere(right > 1)[:, 1].tolist() == [0] * 5 + [1] * 5
-    without = marginals.estimate_steps(noisy, 30.0, weights, columns, spread=1e9)
+    without = step_functions.estimate_steps(noisy, 30.0, weights, columns, spread=1e9)
     assert np.argwhere(without > 1)[:, 1].tolist() == [0] * 4 + [1] * 6
+
+
+def test_a_second_run_of_a_group_needs_evidence():
+    """Two rows of ages of another group are noise; two thousand are a group with two runs."""
+    weights, columns = np.array([40.0, 30] + [100.0] * 8), np.array([570.0, 300.0])
+    noisy = np.array([[0.0, 42], [5, 45], *[[100.0, 0.0]] * 5, *[[0.0, 100.0]] * 3])
+    table = step_functions.estimate_steps(noisy, 20.0, weights, columns, spread=20.0)
+    assert np.argwhere(table > 1)[:, 1].tolist() == [0] * 7 + [1] * 3
+    many = 20 * weights, 20 * np.array([500.0, 370.0])
+    table = step_functions.estimate_steps(20 * noisy, 20.0, *many, spread=20.0)
+    assert np.argwhere(table > 1)[:, 1].tolist() == [1] * 2 + [0] * 5 + [1] * 3
 
 
 def _model_of_three(further):

@@ -111,11 +111,9 @@ _EMPTY_SCALES = 2.0
 #: … if its estimate is below this many.
 _NEAR_SCALES = 1.0
 #: A count above this many noise scales rules out that one column is a function of the other.
-_FUNCTION_SCALES = 4.0
+FUNCTION_SCALES = 4.0
 #: Share of independence mixed into a pair, so that every conditional distribution exists.
 _LEAST_SHARE = 1e-4
-#: A pair is a step function if the largest cells of all rows hold this share of the records.
-_PURE = 0.95
 #: Rounds of raking, and the smallest tolerance (total variation) for the sums of a table.
 _RAKINGS, LEAST_MISFIT = 30, 0.02
 #: Shares of independence to try, in this order, for a table with too many empty cells.
@@ -300,98 +298,6 @@ def estimate_pair(
     return rake(table + 1e-12 * ~empty, rows, columns, misfit)
 
 
-def estimate_steps(
-    noisy: FloatArray,
-    scale: float,
-    weights: FloatArray,
-    columns: FloatArray,
-    *,
-    spread: float,
-    misfit: float = LEAST_MISFIT,
-) -> FloatArray:
-    """Estimate consistent counts of a pair with an ordered column as rows.
-
-    The law of the other column given the cell is constant on runs of cells, which minimise
-    squared error plus a penalty, so that derived columns (such as an age group) stay consistent.
-    If the other column is a step function, its own sums, with noise of scale ``spread``, help to
-    find the steps.
-
-    Examples:
-        >>> noisy = np.array([[10.0, 0], [9, 1], [11, -1], [0, 10], [1, 9]])
-        >>> sums = np.full(5, 10.0), np.array([30.0, 20.0])
-        >>> table = estimate_steps(noisy, 1.0, *sums, spread=1.0)
-        >>> table.round().tolist()
-        [[10.0, 0.0], [10.0, 0.0], [10.0, 0.0], [0.0, 10.0], [0.0, 10.0]]
-    """
-    count, size = noisy.shape
-    price = scale**2 * (2 * size + 2 * math.log(count + 1))
-    products = np.cumsum(np.vstack([np.zeros(size), noisy * weights[:, None]]), axis=0)
-    squares = np.concatenate([[0.0], np.cumsum(np.square(weights))])
-    best, start = np.zeros(count + 1), np.zeros(count + 1, dtype=np.int64)
-    for end in range(1, count + 1):
-        reached = products[end] - products[:end]
-        weight = np.maximum(squares[end] - squares[:end], 1e-12)[:, None]
-        # Shares lie between 0 and 1, so a few records cannot explain a large count.
-        shares = np.clip(reached / weight, 0.0, 1.0)
-        costs = best[:end] + price - (2 * reached * shares - weight * shares**2).sum(axis=1)
-        start[end] = costs.argmin()
-        best[end] = costs[start[end]]
-    table, end = np.zeros(noisy.shape), count
-    while end > 0:
-        first = int(start[end])
-        mass = max(float(weights[first:end].sum()), 1e-12)
-        share = (products[end] - products[first]) / max(squares[end] - squares[first], 1e-12)
-        noise = scale / math.sqrt(max(squares[end] - squares[first], 1e-12))
-        share[(share < RARE_SCALES * noise) & (share < share.max())] = -math.inf
-        table[first:end] = np.outer(weights[first:end], project(share * mass, mass) / mass)
-        end = first
-    runs = _function_runs(table)
-    if runs:
-        misfit = 1.0
-        table = _align_cuts(noisy, (scale, spread), weights, columns, runs)
-    return rake(table + 1e-9 * (table > 0), weights, columns, misfit)
-
-
-def _function_runs(table: FloatArray) -> list[int]:
-    """Return the columns of a table in the order of their rows, if each has one run of rows."""
-    filled = table[table.sum(axis=1) > 0]
-    if filled.max(axis=1).sum() < _PURE * filled.sum():
-        return []
-    codes = filled.argmax(axis=1)
-    runs: list[int] = codes[np.flatnonzero(np.diff(codes, prepend=-1))].tolist()
-    return runs if len(set(runs)) == len(runs) > 1 else []
-
-
-def _align_cuts(
-    noisy: FloatArray,
-    scales: tuple[float, float],
-    weights: FloatArray,
-    columns: FloatArray,
-    runs: Sequence[int],
-) -> FloatArray:
-    """Return the step function that best fits both the noisy counts and the columns' sums.
-
-    ``runs`` are the columns in order, ``scales`` those of the noise of counts and of column sums.
-    """
-    below = np.concatenate([[0.0], np.cumsum(weights)])
-    wanted = np.cumsum(columns[list(runs)])
-    wanted *= below[-1] / max(float(wanted[-1]), 1e-9)
-    cuts = [0, *np.searchsorted(below, wanted[:-1]).tolist(), len(weights)]
-    for _ in range(2):
-        for place in range(1, len(runs)):
-            left, right = noisy[:, runs[place - 1]], noisy[:, runs[place]]
-            # Increase of a cell's error if it moves from the right run to the left one.
-            price = weights * (right - left) / scales[0] ** 2
-            first, last = cuts[place - 1], cuts[place + 1]
-            inside = np.concatenate([[0.0], np.cumsum(price[first:last])])
-            off = (below[first : last + 1] - wanted[place - 1]) / (2 * scales[1])
-            cuts[place] = first + int((inside + off**2 / 2).argmin())
-    table = np.zeros(noisy.shape)
-    for place, column in enumerate(runs):
-        table[cuts[place] : cuts[place + 1], column] = weights[cuts[place] : cuts[place + 1]]
-    return table
-
-
 def _outside_a_function(noisy: FloatArray, expected: FloatArray, scale: float) -> NDArray[np.bool_]:
     """Return the empty cells if one column (nearly) determines the other.
 
@@ -402,7 +308,7 @@ def _outside_a_function(noisy: FloatArray, expected: FloatArray, scale: float) -
     small = np.ones(noisy.shape, dtype=bool)
     small[np.arange(len(noisy)), noisy.argmax(axis=1)] = False
     small[noisy.argmax(axis=0), np.arange(noisy.shape[1])] = False
-    for outside in (small, small & (noisy < _FUNCTION_SCALES * scale)):
+    for outside in (small, small & (noisy < FUNCTION_SCALES * scale)):
         number = max(int(outside.sum()), 1)
         doubt = RARE_SCALES * scale * math.sqrt(number)
         squares = float(np.square(noisy[outside] / scale).sum())

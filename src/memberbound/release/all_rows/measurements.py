@@ -31,12 +31,12 @@ from memberbound.release.all_rows.marginals import (
     ReleasedColumn,
     estimate_cells,
     estimate_pair,
-    estimate_steps,
     merge,
     pair_counts,
     project,
 )
 from memberbound.release.all_rows.noisy_marginals import NoisyMarginal
+from memberbound.release.all_rows.step_functions import estimate_steps
 from memberbound.release.all_rows.tree import (
     GROUP,
     PairModel,
