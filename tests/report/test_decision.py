@@ -236,6 +236,8 @@ def test_user_facts_fill_the_pages(released, tmp_path):
     assert "2027-11-01" in page
     for key in ("purpose", "data_subjects", "recipients", "legal_basis", "residual_risk"):
         assert stated[key].replace("@", "&#64;") in annex, key
+    assert "a model that predicts “length of the stay”" in page
+    assert "a model that predicts ____" in render_decision(of_release(released, "model.json"))
     empty = dpia_annex(of_release(released, "model.json"))
     assert empty.count("[to fill in") == annex.count("[to fill in") + 11
     for words in ("Article 35(7) GDPR", "Residual risk", "Controller", "Data subjects"):

@@ -19,8 +19,12 @@ _SEEDED = "This file was made with a test seed, so its noise can be reconstructe
 def what_it_is(case: Case, file: ReleasedFile) -> str:
     """Describe the released file for a lay reader."""
     kind = kind_in_words(file)
-    predicts = kind.endswith("predicts") and case.report is not None
-    return f"{kind} “{case.studied.data.target}”" if predicts else kind
+    if not kind.endswith("predicts"):
+        return kind
+    # A certificate does not name the target: leave a blank unless somebody states it.
+    stated = case.about.predicts
+    target = case.studied.data.target if case.report is not None else stated
+    return f"{kind} ________________" if target is None else f"{kind} “{target}”"
 
 
 def _what_it_would_be(case: Case) -> str | None:

@@ -226,6 +226,7 @@ class About:
     """Statements of the decision makers, from a YAML file; blanks are left to fill in by hand."""
 
     purpose: str | None = None
+    predicts: str | None = None
     controller: str | None = None
     data_subjects: str | None = None
     recipients: str | None = None
