@@ -219,6 +219,25 @@ def test_the_last_bits_of_the_cut_are_from_above():
             assert truth <= value <= truth * (1 + F(1, 10**10)) + F(n, 10**30)
 
 
+#: Atoms K, records n, and by how many 2^-114 of it γ is below K: the roundings agree in sign.
+FOUR_DOUBLES = (
+    (801400778336387306, 11, 872),
+    (374731846739520227, 9, 916),
+    (524224594118436583, 11, 784),
+    (36678433010712635, 9, 1755),
+    (64236236227393055, 11, 799),
+)
+
+
+def test_roundings_of_a_cut_of_four_doubles_add_up():
+    """Both γ and 1/K are sums of two doubles; all n records in one cell, and γ just below K."""
+    for cells, n, short in FOUR_DOUBLES:
+        exact = cells * (1 - F(short, 2**114))
+        gamma, rest = float(exact), float(exact - F(float(exact)))
+        truth = F(1, cells**n) * (1 - (F(gamma) + F(rest)) / cells)
+        assert truth <= F(float(hockey_stick_upper(n, Atoms.uniform(cells), gamma, rest)[0]))
+
+
 def test_half_deviations_on_the_hard_grid():
     for n in SIZES:
         grid = hard_probabilities(n)

@@ -210,13 +210,15 @@ def hockey_stick_upper(
     above = ratio >= 1.0
     high, low = atoms.mean(size)
     # γnp as the sum of two doubles.  Its error is negligible compared with the terms after the
-    # first; above the mean there may be none, so subtract it.
+    # first; above the mean there may be none, so subtract it.  In squared units of γnp it is at
+    # most 16: 4 for the mean, 2 for what two doubles of γ leave and for the product of both second
+    # doubles, 1 for each of the other two products, and 2 + 3 + 3 for the sums.
     # Splitting a γ above 1e300 would overflow; if γnp does, no count is beyond it.
     lift = 2.0**64 if ratio > 1e290 else 1.0
     with np.errstate(over="ignore", invalid="ignore"):
         cut, tail = two_product(np.float64(ratio / lift), high * lift)
     exact = (low == 0) & (gamma_rest == 0) if above else True
-    room = np.where(exact, 0.0, 4 * UNIT * UNIT * cut)
+    room = np.where(exact, 0.0, 20 * UNIT * UNIT * cut)
     cut, tail = _two_sum(cut, tail + ratio * low + gamma_rest * high - room)
     # Distance from γnp to the next count, in the direction away from the mean.
     whole = _floor(np.minimum(cut, 2 * size), tail)
