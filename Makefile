@@ -135,6 +135,7 @@ readme: $(TESTS) ## update the command output shown in README.md and other pages
 docs: export PYTHONPATH := $(CURDIR)/scripts
 docs: $(TESTS) $(PAGES) ## the documentation: plain Markdown into build/docs, pages into site/
 	$(BIN)/python -m documentation
+	@echo "── site"
 	$(BIN)/mkdocs build --strict 2>&1 | { grep -vE "^INFO" || true; }
 	@echo "documentation: site/index.html"
 

@@ -34,9 +34,11 @@ def section(script: Path) -> str:
     source = script.read_text(encoding="utf-8")
     module = ast.parse(source)
     question, _, meaning = (ast.get_docstring(module) or "").partition("\n")
+    shown = printed(script)
+    print(f"── examples/{script.name}", file=sys.stderr, flush=True)
     code = "\n".join(source.splitlines()[module.body[0].end_lineno or 0 :]).strip()
     lines = [f"## {question}", meaning, "", f'```python title="examples/{script.name}"', code]
-    return "\n".join([*lines, "```", "", "``` { .text .printed }", printed(script), "```", ""])
+    return "\n".join([*lines, "```", "", "``` { .text .printed }", shown, "```", ""])
 
 
 def missing_packages(source: str) -> list[str]:

@@ -7,6 +7,7 @@ So each agrees with its source.
 """
 
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,9 +41,11 @@ def write(folder: Path) -> None:
     """
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(DOCS, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    print("── examples of the gallery (minutes)", file=sys.stderr, flush=True)
     texts = {path.relative_to(DOCS).as_posix(): path for path in DOCS.rglob("*.md")}
     written = {name: page(name) for name in texts}
     written |= {name: set_formulas(text) for name, text in theorems.pages().items()}
+    print("── notebooks", file=sys.stderr, flush=True)
     written |= notebooks.pages(folder)
     for name, text in written.items():
         (folder / name).parent.mkdir(exist_ok=True)
