@@ -33,6 +33,8 @@ _NUMBER = r" ?-?(?:[\d.,]+(?:e-?\d+)?(?: %)?|∞)"
 _GAP = re.compile(r"\s{2,}")
 #: Keep a sign with its number, and a number with its unit.
 _TOGETHER = re.compile(r"(?<=[≤≥≈=→]) (?=\S)|(?<=\d) (?=%)")
+#: A line of code, or a command.
+_PASTED = re.compile(r"\s*(>>>|\.\.\.|memberbound [a-z-]+ .*--)")
 #: Minimum width of a value; a narrower one is printed below its name.
 _NARROWEST = 24
 
@@ -133,8 +135,8 @@ def _as_records(rows: Sequence[Sequence[str]], width: int) -> list[str]:
 
 
 def _wrap_line(line: str, width: int) -> list[str]:
-    """Wrap a line below the text that it continues; a line of code stays whole, to be pasted."""
-    if len(line) <= width or re.match(r"\s*(>>>|\.\.\.) ", line):
+    """Wrap a line below the text that it continues; code and commands stay whole, to be pasted."""
+    if len(line) <= width or _PASTED.match(line):
         return [line]
     start = len(line) - len(line.lstrip())
     gaps = [gap.end() for gap in _GAP.finditer(line, start)]
