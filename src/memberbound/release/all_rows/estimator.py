@@ -28,8 +28,9 @@ from memberbound.tables.records import Records, read_records
 #: Column names of the target and of the weights when X and y are joined into one table.
 _TARGET, _WEIGHT = "y", "sample_weight"
 _RAW_COLUMNS = (
-    "Give raw columns: transformers before this step would learn from secret rows without noise. "
-    "It scales and encodes inside, with noise."
+    "Put transformers inside, MembershipPrivate(make_pipeline(StandardScaler(), "
+    "LogisticRegression())), where private ones replace them: transformers before this step would "
+    "learn from secret rows without noise."
 )
 
 
@@ -265,7 +266,7 @@ class MembershipPrivate(PrivateEstimator):
             not (isinstance(X, list | tuple) or hasattr(X, "columns")) and np.ndim(X) != 2
         ):
             shown = "a sparse matrix" if sparse else f"shape {np.shape(X)}"
-            raise InputError(f"X must be a table of rows, got {shown}. {_RAW_COLUMNS}")
+            raise InputError(f"X must be the raw columns, got {shown}. {_RAW_COLUMNS}")
         return read_records(X, forms_of(bounds))
 
     def _read(self, X: ArrayLike) -> Records:
