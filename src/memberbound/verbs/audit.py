@@ -336,7 +336,8 @@ def audit(
     if out is not None and detail.recognised is not None:
         recognised = detail.recognised
         listed = {
-            "record": recognised.rows,
+            # From 1, as in the printed list.
+            "record": [row + 1 if isinstance(row, int) else row for row in recognised.rows],
             "p_value": recognised.p_values,
             "recognised": recognised.named.astype(int),
         }

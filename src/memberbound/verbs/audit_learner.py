@@ -197,7 +197,7 @@ def audit_learner(
         return answer
     exposure = answer.records
     listed = {
-        "record": exposure.rows,
+        "record": exposure.rows + 1,  # as in the printed list
         "accuracy_estimate": exposure.estimate,
         "accuracy_lower": exposure.lower,
         "accuracy_upper": exposure.upper,

@@ -232,7 +232,10 @@ class PopulationAnswer(Answer, Limited):
         return [*lines, *super().summary_notes()]
 
     def records_table(self) -> pd.DataFrame:
-        """Return one row per record, most exposed first; an infinite ε becomes missing."""
+        """Return one row per record, most exposed first; an infinite ε becomes missing.
+
+        Rows, in ``record``, are counted from 1, as in the printed list.
+        """
         columns = {
             "success_upper": self.bounds.success,
             "eta_upper": self.bounds.eta,
@@ -241,5 +244,6 @@ class PopulationAnswer(Answer, Limited):
             "max_distance": self.max_distance,
         }
         order = self.bounds.by_exposure
-        table = pd.DataFrame({"record": order} | {name: v[order] for name, v in columns.items()})
+        listed = {name: values[order] for name, values in columns.items()}
+        table = pd.DataFrame({"record": order + 1} | listed)
         return table.replace(math.inf, math.nan)
