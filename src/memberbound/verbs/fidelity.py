@@ -155,10 +155,13 @@ def _score_models(
     from sklearn import ensemble
 
     assert model.target is not None
-    numbers = isinstance(model.target.cells, NumberCells)
+    coded = isinstance(model.target.cells, NumberCells)
+    numbers = coded and np.count_nonzero(model.target.weights) > 2
     tables = []
     for read in (real, drawn):
-        goal, there = read_target(read[model.target.cells.name], numbers=numbers)
+        goal, there = read_target(read[model.target.cells.name], numbers=coded)
+        if coded and not numbers:  # a code such as 0 and 1
+            goal = np.array([f"{value:g}" for value in goal.tolist()])
         rows = np.random.default_rng(0).permutation(np.flatnonzero(there))[:_MOST_ROWS]
         columns = [
             read[c.cells.name].numbers if isinstance(c.cells, NumberCells) else c.blocks_of(read)
