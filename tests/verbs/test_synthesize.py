@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -66,6 +67,17 @@ def test_fidelity_has_class_shares_and_the_worst_pairs(answer):
     shown = rows["shares of ill (real)"].split()[2:4]
     assert float(shown[0]) == pytest.approx(shares.synthetic_estimate[0], abs=5.1e-4)
     assert float(shown[1].strip("(),")) == pytest.approx(shares.real_estimate[0], abs=5.1e-4)
+
+
+def test_a_target_of_two_numbers_is_a_class():
+    draws = np.random.default_rng(0)
+    table = pd.DataFrame({"x": draws.normal(size=2000).round(2)})
+    table["y"] = (table["x"] + draws.normal(size=2000) > 1).astype(int)
+    made = memberbound.synthesize(
+        table, target="y", eta=0.2, bounds={"x": [-4, 4]}, insecure_seed=0
+    )
+    assert made.fidelity.scores["AUC"].synthetic_estimate > 0.7
+    assert "R²" not in made.fidelity.scores
 
 
 def test_a_table_that_ranks_worse_than_a_constant_has_a_note():
