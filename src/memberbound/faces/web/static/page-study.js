@@ -165,7 +165,7 @@ export function open(root, given) {
     );
     chart.show(
       drawn,
-      "Shields are certified ceilings, circles are estimates, triangles are measured floors; the report has the average record as well.",
+      "The most exposed record; the report has the average record as well.",
     );
     exports.show({
       name: "report",
