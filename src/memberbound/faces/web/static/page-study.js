@@ -163,10 +163,7 @@ export function open(root, given) {
         ? notice("note", "This report is not complete; it says which step failed.")
         : null,
     );
-    chart.show(
-      drawn,
-      "The most exposed record; the report has the average record as well.",
-    );
+    chart.show(drawn, "The most exposed record; the report has the average record as well.");
     exports.show({
       name: "report",
       sentence: report.verdict?.sentence ?? "",
