@@ -70,7 +70,7 @@ class TextProtection(CertifiedAnswer):
     #: The classes of a classifier, public or named from noisy counts.
     classes: OmitEmpty[tuple[str, ...] | None] = None
     #: Mean loss per document on a fifth of the documents: of the base model, of a trial model with
-    #: the same noise, and of one without noise and clipping.
+    #: the same noise, and of one without noise.
     loss_base: EstimateOf | None
     loss_released: EstimateOf | None
     loss_usual: EstimateOf | None
