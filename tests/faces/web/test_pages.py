@@ -165,7 +165,7 @@ def test_the_first_page_has_doors_that_lead_to_pages(visit: Open) -> None:
     assert page.locator(".page").get_attribute("data-page") == "home"
     assert page.locator("#pages a").first.inner_text() == "Start"
     doors = [link.get_attribute("href") for link in page.locator(".doors a").element_handles()]
-    assert len(doors) == 9
+    assert len(doors) == 10
     assert page.locator(".doors section").count() == 3
     pages = {link.get_attribute("href") for link in page.locator("#pages a").element_handles()}
     assert set(doors) <= pages
