@@ -29,9 +29,10 @@ from memberbound.report.answer_charts import (
     population_chart,
 )
 from memberbound.report.drawing import BLUE, GREEN, GREY, ORANGE, save_figure
+from memberbound.subset.clipping import clipped
 from memberbound.subset.crowd import Crowd
 from memberbound.subset.gaussian import noise_from_dp
-from memberbound.subset.profile import NeighbourProfile, clipped
+from memberbound.subset.profile import NeighbourProfile
 
 HERE = Path(__file__).resolve().parent
 REPORT = HERE.parents[1] / "reports" / "study" / "report.html"

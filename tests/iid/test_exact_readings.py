@@ -10,11 +10,6 @@ import pytest
 from memberbound.errors import InputError
 from memberbound.games import IidGame
 from memberbound.iid import certificates
-from memberbound.iid.certificates import (
-    accuracy_from_leak,
-    security_from_leak,
-    weighted_accuracy_from_leak,
-)
 from memberbound.iid.count_functions import (
     _probability_lower,
     closed_count_function,
@@ -25,6 +20,11 @@ from memberbound.iid.count_functions import (
 )
 from memberbound.iid.count_record import COUNTS_FORMAT, CountRecord
 from memberbound.iid.gaussian_mean import leak_of_gaussian_mean_bound
+from memberbound.iid.leak_bounds import (
+    accuracy_from_leak,
+    security_from_leak,
+    weighted_accuracy_from_leak,
+)
 from memberbound.iid.profiles import CountProfile
 from memberbound.iid.record_leak import record_leak_upper, record_leaks
 from memberbound.iid.worst_case import checked_law

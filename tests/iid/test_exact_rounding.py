@@ -13,14 +13,9 @@ from memberbound.errors import InputError
 from memberbound.games import IidGame
 from memberbound.iid import certificates
 from memberbound.iid.certificates import (
-    certified_law,
-    certified_uniform,
-    certify_beyond_the_table,
     certify_counts,
     leak_beyond_the_table,
     smallest_certifiable_leak,
-    smallest_n_for_records,
-    smallest_n_for_table,
 )
 from memberbound.iid.count_functions import (
     closed_count_function,
@@ -33,6 +28,7 @@ from memberbound.iid.count_functions import (
     walk_length,
 )
 from memberbound.iid.gaussian_mean import leak_of_gaussian_mean_bound
+from memberbound.iid.leak_bounds import certified_law, certified_uniform, certify_beyond_the_table
 from memberbound.iid.profiles import (
     CountProfile,
     JointProfile,
@@ -40,6 +36,7 @@ from memberbound.iid.profiles import (
     two_sample_leak_upper,
 )
 from memberbound.iid.record_leak import cell_probability_lower, record_leak_upper, record_leaks
+from memberbound.iid.sample_sizes import smallest_n_for_records, smallest_n_for_table
 from memberbound.iid.worst_case import (
     checked_law,
     diversity_given_largest_atom,

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from memberbound.games import SubsetGame
-from memberbound.subset import mixtures
-from memberbound.subset.mixtures import DensityPair, FourierSums, fourier_sums
+from memberbound.subset import densities, fourier, mixtures
+from memberbound.subset.densities import DensityPair
+from memberbound.subset.fourier import FourierSums, fourier_sums
 
 F = Fraction
 UNIT = 2.0**-53
@@ -43,13 +44,13 @@ def test_positive_parts_of_cubics_are_never_below_the_integral():
     columns[:, 20] = [1.0, 1.0, 1.0, -5.0]
     columns[:, 21] = [-5.0, 1.0, 1.0, 1.0]
     columns[:, 22] = [-1e-9, 1.0, 2.0, 3.0]
-    found = mixtures._positive_parts(columns)
+    found = densities._positive_parts(columns)
     with mp.workdps(30):
         for value, column in zip(found.tolist(), columns.T.tolist(), strict=True):
             truth = mean_of_positive_part(column)
             largest = max(map(abs, column))
             assert truth - 80 * UNIT * largest <= value <= truth + mp.mpf(0.15) * largest
-    flat = mixtures._positive_parts(np.array([[1.0], [1.0], [1.0], [-5.0]]))[0]
+    flat = densities._positive_parts(np.array([[1.0], [1.0], [1.0], [-5.0]]))[0]
     assert flat > float(mean_of_positive_part([1, 1, 1, -5]))
 
 
@@ -107,7 +108,7 @@ def test_a_product_of_factors_without_two_is_at_most_its_bound():
         for spread in (0.0, 1e-3, 0.3, 2.0):
             phases = rng.uniform(-spread, spread, 40)
             sizes = np.sort(np.abs(1 - p + p * np.exp(1j * phases)))
-            bound = mixtures._product_bound(p * (1 - p), 40, np.cos(phases).sum())
+            bound = fourier._product_bound(p * (1 - p), 40, np.cos(phases).sum())
             assert sizes[2:].prod() <= bound  # the two smallest factors are left out
             assert bound <= 1.0011 * math.exp(p * (1 - p) * min(0, 4 + np.cos(phases).sum() - 40))
 

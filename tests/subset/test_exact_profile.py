@@ -12,15 +12,10 @@ import numpy as np
 import pytest
 
 from memberbound.numerics.rounding import root_up
-from memberbound.subset import profile
-from memberbound.subset.profile import (
-    BinnedDistances,
-    ExactDistances,
-    MeanSquares,
-    NeighbourProfile,
-    clipped,
-    shifts,
-)
+from memberbound.subset import distances, profile
+from memberbound.subset.clipping import clipped
+from memberbound.subset.distances import BinnedDistances, ExactDistances, MeanSquares
+from memberbound.subset.profile import NeighbourProfile, shifts
 
 F = Fraction
 #: The smallest positive double.
@@ -71,7 +66,7 @@ def tables():
 @pytest.mark.parametrize(("name", "table"), list(tables()), ids=[name for name, _ in tables()])
 @pytest.mark.parametrize("kind", KINDS)
 def test_distances_and_their_mean_are_never_below_the_truth(kind, name, table, monkeypatch):
-    monkeypatch.setattr(profile, "_BLOCK", 5 * len(table) + 1)  # blocks that do not fit
+    monkeypatch.setattr(distances, "_BLOCK", 5 * len(table) + 1)  # blocks that do not fit
     held, truth = kind.of(table), squares_to_others(table)
     means = NeighbourProfile(held).mean_distance
     with mp.workdps(40):
@@ -102,7 +97,7 @@ def test_the_mean_square_is_never_below_the_truth():
             table /= np.abs(table).max()
             table -= np.median(table, axis=0)
             for found, squares in zip(
-                profile._root_mean_squares(table), squares_to_others(table), strict=True
+                distances._root_mean_squares(table), squares_to_others(table), strict=True
             ):
                 truth = sum(squares) / len(squares)
                 assert truth <= F(found) ** 2 <= truth * (1 + F(1, 10**12))
@@ -115,8 +110,8 @@ def test_the_reach_is_never_below_the_farthest_of_many():
         record = rng.normal(size=2)
         outliers = np.tile(record * 1.25, (128, 1))
         table = np.concatenate([outliers, [record, -record], 0.1 * rng.normal(size=(8, 2))])
-        assert F(profile._reach(table)[128]) >= 2 * F(root_up(square(record))) * (1 - F(1, 2**52))
-        assert F(profile._reach(table)[128]) ** 2 >= 4 * square(record)
+        assert F(distances._reach(table)[128]) >= 2 * F(root_up(square(record))) * (1 - F(1, 2**52))
+        assert F(distances._reach(table)[128]) ** 2 >= 4 * square(record)
 
 
 @pytest.mark.parametrize("records", [40, 200])
@@ -125,7 +120,7 @@ def test_the_reach_is_never_below_the_farthest(records):
     for columns in (1, 2, 5):
         table = rng.uniform(-1, 1, size=(records, columns))
         table[7] *= 20
-        reach = profile._reach(table)
+        reach = distances._reach(table)
         for row in (0, 7, *range(13, records, 17)):
             farthest = max(square(table[row], other) for other in table)
             assert farthest <= F(reach[row]) ** 2 <= farthest * (1 + F(1, 10**12))
@@ -191,7 +186,7 @@ def test_mean_squares_average_the_hull_of_the_steps(scale):
         for value, truth in zip(found, hull_at(np.square(edges).tolist(), values), strict=True):
             assert truth <= F(value) <= truth * (1 + F(1, 10**8)) + 4 * F(TINY)
         if scale == 1.0:  # before the last rounding
-            raised = profile._concave(np.square(edges), values[:, None])[:, 0]
+            raised = distances._concave(np.square(edges), values[:, None])[:, 0]
             pairs = zip(raised, hull_at(np.square(edges).tolist(), values), strict=True)
             assert all(F(value) >= truth for value, truth in pairs)
 

@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
+from memberbound.subset.clipping import clipped
 from memberbound.subset.gaussian import (
     NoisySum,
     dp_from_noise,
@@ -19,7 +20,7 @@ from memberbound.subset.gaussian import (
     noise_on_query,
     noise_on_sum,
 )
-from memberbound.subset.profile import NeighbourProfile, clipped
+from memberbound.subset.profile import NeighbourProfile
 from oracle.normal_mixtures import cells
 
 F = Fraction

@@ -10,8 +10,10 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.subset import mixtures
-from memberbound.subset.mixtures import DensityPair, bernstein, fourier_sums, mixture_bounds
+from memberbound.subset import fourier, mixtures
+from memberbound.subset.densities import DensityPair, bernstein
+from memberbound.subset.fourier import fourier_sums
+from memberbound.subset.mixtures import mixture_bounds
 from oracle.normal_mixtures import stick, subset_laws
 
 #: Largest increase of a hockey-stick at c ≤ 10 by the certified errors.
@@ -75,7 +77,7 @@ def test_too_few_points_on_the_circle_are_caught():
 
 def test_too_few_points_are_accounted_for():
     # n = 11 others, 5 points: the aliases stated are at least the mass really folded.
-    stated = mixtures._aliases(11, 0.5, 6, 5)
+    stated = fourier._aliases(11, 0.5, 6, 5)
     folded = sum(math.comb(11, j) for j in (1, 11)) / math.comb(11, 6)
     assert folded <= stated <= 1.01 * folded
 

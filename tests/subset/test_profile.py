@@ -11,13 +11,9 @@ import pytest
 
 from memberbound.errors import InputError
 from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
-from memberbound.subset import profile as distances
-from memberbound.subset.profile import (
-    BinnedDistances,
-    ExactDistances,
-    MeanSquares,
-    NeighbourProfile,
-)
+from memberbound.subset import distances, profile
+from memberbound.subset.distances import BinnedDistances, ExactDistances, MeanSquares
+from memberbound.subset.profile import NeighbourProfile
 from oracle.real import bracket, digits, gaussian_hockey_stick
 
 F = Fraction
@@ -196,7 +192,7 @@ def test_the_worst_record_is_close_to_that_of_pairs(table, loss):
 
 def test_equal_records_and_large_populations(monkeypatch):
     assert MeanSquares.of(np.ones((50, 2))).averages(lambda d: d[:, None]).max() == 0.0
-    monkeypatch.setattr(distances, "MOST_PAIRED_RECORDS", 260)
+    monkeypatch.setattr(profile, "MOST_PAIRED_RECORDS", 260)
     many = np.random.default_rng(5).normal(size=(261, 1))
     assert isinstance(NeighbourProfile.from_vectors(many).distances, MeanSquares)
 

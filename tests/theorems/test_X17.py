@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from memberbound.iid import certificates as planning
+from memberbound.iid import sample_sizes as planning
 from memberbound.iid.profiles import CountProfile
 from memberbound.iid.worst_case import leak_of_uniform
 

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from memberbound.errors import InputError
-from memberbound.iid.certificates import certify_counts, smallest_n_for_table
+from memberbound.iid.certificates import certify_counts
 from memberbound.iid.profiles import CountProfile
+from memberbound.iid.sample_sizes import smallest_n_for_table
 from memberbound.iid.worst_case import leak_of_law
 from memberbound.numerics.roots import least_whole
 from memberbound.verbs.certify import certify, certify_profile

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from memberbound.games import IidGame
-from memberbound.iid.certificates import accuracy_from_leak, weighted_accuracy_from_leak
+from memberbound.iid.leak_bounds import accuracy_from_leak, weighted_accuracy_from_leak
 from memberbound.verbs.certify import certify
 from memberbound.verbs.explain import explain
 from memberbound.verbs.harden import harden

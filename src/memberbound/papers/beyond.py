@@ -17,7 +17,7 @@ from memberbound.curve import GaussianCurve, TradeoffCurve
 from memberbound.curve.families import SlackCurve
 from memberbound.errors import InputError, fraction, nonnegative, positive, whole_number
 from memberbound.games import SubsetGame, gamma_from_priors
-from memberbound.iid import certificates, record_leak
+from memberbound.iid import certificates, record_leak, sample_sizes
 from memberbound.iid.profiles import CountProfile
 from memberbound.numerics.means import betting_lower, betting_upper, log_error_shared
 from memberbound.numerics.rounding import FloatArray, down, half_up, sum_slack, sum_up, up
@@ -426,7 +426,7 @@ def size_for_security(counts: ArrayLike, security: float, confidence: float = 0.
         355
     """
     profile = CountProfile.from_counts(counts)
-    return certificates.smallest_n_for_table(profile, security, confidence=confidence)
+    return sample_sizes.smallest_n_for_table(profile, security, confidence=confidence)
 
 
 # ── The neighbour game: X12, X22, X23, X25, X27 ───────────────────────────────────────────────────

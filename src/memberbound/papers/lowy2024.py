@@ -23,11 +23,13 @@ from memberbound.papers.izzo2024 import eta_of_mechanism, post_processed
 from memberbound.papers.security import gaussian_dp_delta, least_dp_delta
 from memberbound.papers.vectors import Numbers, each
 from memberbound.subset import gaussian
+from memberbound.subset.clipping import clipped
 from memberbound.subset.crowd import Crowd, CrowdTable
+from memberbound.subset.distances import BinnedDistances
 from memberbound.subset.enumeration import exact_bounds, is_enumerable
 from memberbound.subset.exponential import ExponentialMechanism, clip_sensitivity, l2_losses
 from memberbound.subset.finite import Mechanism, finite_worlds
-from memberbound.subset.profile import BinnedDistances, NeighbourProfile, clipped
+from memberbound.subset.profile import NeighbourProfile
 from memberbound.subset.sampling import sampled_bounds
 
 __all__ = [

@@ -16,8 +16,8 @@ from memberbound.iid.certificates import leak_certificate
 from memberbound.numerics.means import betting_upper, log_error_shared
 from memberbound.numerics.rounding import down, up
 from memberbound.papers.vectors import Numbers, each
+from memberbound.subset.distances import checked_table
 from memberbound.subset.gaussian import NoisySum, noise_on_sum
-from memberbound.subset.profile import checked_table
 
 
 def leak_of_gaussian_mean(

@@ -20,7 +20,7 @@ from memberbound.curve.base import price_exponent
 from memberbound.dp import guarantee_from_epsilon_delta
 from memberbound.errors import InputError, fraction, nonnegative, positive
 from memberbound.games import IidGame, gamma_from_priors
-from memberbound.iid.certificates import weighted_accuracy_from_leak
+from memberbound.iid.leak_bounds import weighted_accuracy_from_leak
 from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
 from memberbound.numerics.rounding import double_below, down, up
 from memberbound.papers.vectors import Numbers, each

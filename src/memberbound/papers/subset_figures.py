@@ -51,14 +51,12 @@ from memberbound.papers.reproduction import (
 )
 from memberbound.release.noise import izzo_constant
 from memberbound.report.drawing import BLUE, GREEN, GREY, ORANGE
+from memberbound.subset.clipping import clipped
 from memberbound.subset.crowd import Crowd, CrowdTable
+from memberbound.subset.distances import BinnedDistances
 from memberbound.subset.exponential import ExponentialMechanism, clip_sensitivity, l2_losses
 from memberbound.subset.gaussian import dp_from_noise, noise_from_dp
-from memberbound.subset.profile import (
-    BinnedDistances,
-    NeighbourProfile,
-    clipped,
-)
+from memberbound.subset.profile import NeighbourProfile
 from memberbound.verbs.reproduce import ClaimCheck
 
 # ── L24: common to all figures ────────────────────────────────────────────────────────────────────

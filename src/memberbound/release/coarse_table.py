@@ -11,8 +11,9 @@ from memberbound._version import __version__
 from memberbound.certificate import Certificate
 from memberbound.files import TABLE_ENDINGS
 from memberbound.games import IidGame, member_name
-from memberbound.iid.certificates import LeakBounds, certified_table, certify_counts
+from memberbound.iid.certificates import certify_counts
 from memberbound.iid.count_record import CountRecord
+from memberbound.iid.leak_bounds import LeakBounds, certified_table
 from memberbound.iid.profiles import CountProfile
 from memberbound.iid.record_leak import record_leaks
 from memberbound.quantities import at_confidence, percent, vacuous

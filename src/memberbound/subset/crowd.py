@@ -27,7 +27,7 @@ from memberbound.errors import fraction, nonnegative, positive
 from memberbound.games import SubsetGame
 from memberbound.numerics.normal import gaussian_hockey_stick_of_shifts_upper
 from memberbound.numerics.rounding import UNIT, FloatArray, up_array
-from memberbound.subset.profile import checked_vectors, scaled_entries
+from memberbound.subset.distances import checked_vectors, scaled_entries
 from memberbound.subset.record_bounds import RecordBounds
 
 ASSUMPTIONS = (
@@ -100,8 +100,7 @@ class CrowdTable:
         return 1 + self.game.population % 2
 
 
-# ── Distance of the crowd's distribution from the normal one
-# ───────────────────────────────────────────────
+# ── Distance of the crowd's distribution from the normal one ──────────────────────────────────────
 
 
 @dataclass(frozen=True, eq=False)

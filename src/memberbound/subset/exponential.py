@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from memberbound.errors import InputError, nonnegative, positive, whole_number
 from memberbound.games import SubsetGame
 from memberbound.numerics.rounding import UNIT, FloatArray, double_above, down, up
-from memberbound.subset.profile import checked_table
+from memberbound.subset.distances import checked_table
 
 #: Minimum population; in a smaller one, some data set would be a single record or all others.
 _FEWEST = 4

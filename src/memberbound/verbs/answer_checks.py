@@ -20,8 +20,8 @@ from memberbound.answers import Answer, Printed, plain
 from memberbound.curve.families import GaussianCurve
 from memberbound.dp import guarantee_from_epsilon_delta
 from memberbound.games import IidGame, SubsetGame
-from memberbound.iid.certificates import LeakBounds, RecordLeak, accuracy_from_leak
 from memberbound.iid.count_record import CountRecord
+from memberbound.iid.leak_bounds import LeakBounds, RecordLeak, accuracy_from_leak
 from memberbound.numerics.rounding import down, sum_up
 from memberbound.quantities import Side, allowed, numbers_in, percent, side_below
 from memberbound.release.coarse_table import certify_released

@@ -10,8 +10,8 @@ from typing import Any
 from memberbound.answers import plain, sides_of_class
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.iid.certificates import LeakBounds
 from memberbound.iid.count_record import COUNTS_FORMAT, CountRecord
+from memberbound.iid.leak_bounds import LeakBounds
 from memberbound.quantities import significant
 from memberbound.release.calibration import half_statement
 from memberbound.release.coarse_table import certify_released, coarse_statement

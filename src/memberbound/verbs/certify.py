@@ -22,16 +22,15 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import IidGame, independent_records, record_name
-from memberbound.iid.certificates import (
+from memberbound.iid.certificates import certify_counts, leak_certificate
+from memberbound.iid.count_record import CountRecord
+from memberbound.iid.leak_bounds import (
     LeakBounds,
     certified_law,
     certified_table,
     certified_uniform,
     certify_beyond_the_table,
-    certify_counts,
-    leak_certificate,
 )
-from memberbound.iid.count_record import CountRecord
 from memberbound.iid.profiles import CountProfile, JointProfile
 from memberbound.iid.record_leak import RecordLeaks, record_leaks
 from memberbound.limits import Limited, Part, Success

@@ -28,8 +28,9 @@ from memberbound.declarations import (
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.files import check_output, write_text
 from memberbound.games import IidGame
-from memberbound.iid.certificates import LeakBounds, leak_certificate
+from memberbound.iid.certificates import leak_certificate
 from memberbound.iid.count_record import CountRecord
+from memberbound.iid.leak_bounds import LeakBounds
 from memberbound.iid.profiles import CountProfile
 from memberbound.quantities import at_prices, decimals, marked, significant, vacuous
 from memberbound.release.coarse_table import CoarseTable, certify_released, coarse_statement

@@ -18,16 +18,16 @@ from memberbound.declarations import (
 )
 from memberbound.errors import InputError, fraction, whole_number
 from memberbound.games import IidGame, independent_records, record_name
-from memberbound.iid.certificates import (
+from memberbound.iid.certificates import smallest_certifiable_leak
+from memberbound.iid.count_record import CountRecord
+from memberbound.iid.profiles import CountProfile
+from memberbound.iid.sample_sizes import (
     MAX_PLAN,
-    smallest_certifiable_leak,
     smallest_n_for_law,
     smallest_n_for_records,
     smallest_n_for_table,
     smallest_n_for_uniform,
 )
-from memberbound.iid.count_record import CountRecord
-from memberbound.iid.profiles import CountProfile
 from memberbound.numerics.rounding import FloatArray
 from memberbound.quantities import (
     at_confidence,

@@ -35,11 +35,13 @@ from memberbound.files import check_output
 from memberbound.games import SubsetGame, member_name
 from memberbound.numerics.rounding import FloatArray, up
 from memberbound.quantities import significant
+from memberbound.subset.clipping import clipped
+from memberbound.subset.distances import MOST_PAIRED_RECORDS, largest_entry
 from memberbound.subset.exponential import ExponentialMechanism, clip_sensitivity, l2_losses
 from memberbound.subset.exponential_setting import ExponentialSetting
 from memberbound.subset.gaussian import GaussianSetting, NoisySum
 from memberbound.subset.population_record import PopulationRecord, digest_of_rows, short_points
-from memberbound.subset.profile import MOST_PAIRED_RECORDS, NeighbourProfile, clipped, largest_entry
+from memberbound.subset.profile import NeighbourProfile
 from memberbound.subset.record_bounds import Asked, Solution
 from memberbound.tables.frame_files import write_table
 from memberbound.tables.opening import path_of, use_table

@@ -16,7 +16,8 @@ from memberbound.errors import InputError
 from memberbound.learners.learner import Labels
 from memberbound.numerics.rounding import FloatArray
 from memberbound.release.half.fitting import Rows
-from memberbound.subset.profile import checked_table, clipped
+from memberbound.subset.clipping import clipped
+from memberbound.subset.distances import checked_table
 
 
 @dataclass(frozen=True, eq=False)

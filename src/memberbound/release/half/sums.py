@@ -25,9 +25,9 @@ from memberbound.release.calibration import Calibration
 from memberbound.release.half.fitting import Rows
 from memberbound.release.half.least_noise import check_eta, subset_assumptions
 from memberbound.release.noise import GaussianNoise, floating_point_slack
+from memberbound.subset.distances import checked_table
 from memberbound.subset.gaussian import NoisySum, noise_on_query
 from memberbound.subset.population_record import digest_of_rows
-from memberbound.subset.profile import checked_table
 from memberbound.subset.record_bounds import eta_from_success
 from memberbound.tables.cells import Intervals
 

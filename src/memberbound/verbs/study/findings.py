@@ -15,7 +15,7 @@ from memberbound.curve import TradeoffCurve
 from memberbound.declarations import command_text
 from memberbound.errors import InputError
 from memberbound.games import SubsetGame
-from memberbound.iid.certificates import LeakBounds, accuracy_from_leak
+from memberbound.iid.leak_bounds import LeakBounds, accuracy_from_leak
 from memberbound.learners.examples import Examples
 from memberbound.learners.holdout import (
     HoldoutScore,
