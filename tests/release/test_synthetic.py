@@ -493,6 +493,23 @@ def test_further_pairs_fit_and_leave_the_one_way_counts_alone(further):
     assert (np.abs(apart).sum() / 20_000 < 0.02) == further
 
 
+def test_cells_without_records_stay_empty_when_pairs_change_a_column():
+    """Missing values were never seen: a pair with fewer records must not give them any."""
+    model, _ = _model_of_three(further=False)
+    columns = [
+        replace(c, weights=np.append(np.arange(1000.0, 4001, 1000), [0, 0])) for c in model.columns
+    ]
+    maps = (np.array([0, 1, 2, 3, 4, 5]),) * 2
+    table = np.zeros((6, 6))
+    table[:4, :4] = np.diag([900.0, 1800, 2500, 3600])
+    measuring = measurements.Measurements.__new__(measurements.Measurements)
+    measuring.records = 10_000
+    measuring._reconcile(columns, (0, 1), table, maps)
+    for column in columns:
+        assert column.weights[4:].tolist() == [0, 0]
+        assert column.weights.sum() == pytest.approx(10_000)
+
+
 def test_a_rare_subgroup_of_several_columns_stays_whole():
     """One in 50 rows has the first code in every column, and no pair mixes it with another code."""
     model, _ = _model_of_three(further=True)

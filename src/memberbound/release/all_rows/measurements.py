@@ -477,9 +477,10 @@ class Measurements:
         given = given / np.maximum(given.sum(axis=0), 1e-12) @ known
         now = np.bincount(codes, column.weights, len(given))
         ratio = np.divide(given, now, out=np.ones_like(given), where=now > 0)
-        columns[pair[finer]] = replace(
-            column, weights=project(column.weights * ratio[codes], float(self.records))
-        )
+        # Not projected, which would give empty cells records.
+        weights = column.weights * ratio[codes]
+        weights *= float(self.records) / max(float(weights.sum()), 1e-12)
+        columns[pair[finer]] = replace(column, weights=weights)
 
     def fit_labels(self, model: PairModel) -> LabelModel | None:
         """Fit the label model to rows drawn from the estimates so far, and calibrate it."""

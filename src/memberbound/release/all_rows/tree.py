@@ -23,7 +23,7 @@ _SCORE_SCALES = 2.0
 #: Index of the target's groups beside those of columns.
 GROUP = -1
 #: Number of rows drawn at once, and of rows to which laws given several columns are fitted.
-_ROWS_AT_ONCE, _FITTED_ROWS = 200_000, 20_000
+_ROWS_AT_ONCE, _FITTED_ROWS = 100_000, 20_000
 
 
 def pair_score(counts: FloatArray, expected: FloatArray) -> float:
