@@ -25,7 +25,8 @@ import numpy as np
 import pandas as pd
 
 from memberbound.numerics.rounding import FloatArray
-from memberbound.release.all_rows.cells import Cells, released_column
+from memberbound.release.all_rows.cells import Cells
+from memberbound.release.all_rows.marginals import estimate_cells
 from memberbound.release.all_rows.private_columns import learn_columns, take_looks
 from memberbound.release.budget import Budget
 from memberbound.release.randomness import InsecureSource
@@ -123,11 +124,9 @@ def draw(cells: Cells, true: Values, scale: float, draws: np.random.Generator) -
     """Return values drawn from a column's noisy counts."""
     exact = np.bincount(cells.cell_of(true), minlength=cells.count).astype(float)
     noisy: FloatArray = exact + draws.normal(0, scale, cells.count)
-    total = np.array([float(len(true))])
-    column = released_column(cells, noisy[:, None], total, scale, least=5 * scale, most=32)
-    weights = column.fine[:, 0] / column.fine.sum()
-    bins = draws.choice(len(weights), _DRAWN, p=weights)
-    made = cells.draw(column.first[bins], column.last[bins], draws)
+    weights = estimate_cells(cells, noisy, scale, float(len(true)))
+    drawn = draws.choice(len(weights), _DRAWN, p=weights / weights.sum())
+    made = cells.draw(drawn, drawn, draws)
     texts = made.astype(object).where(made.notna(), None)
     return read_column([None if v is None else str(v) for v in texts])
 
