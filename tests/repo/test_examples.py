@@ -59,18 +59,11 @@ LONG = (
     "18_what_does_a_fine_tuned_language_model_give_away",
     "19_how_do_we_fine_tune_a_language_model_safely",
 )
-#: Files that a script leaves: those in its working folder, and an empty cache of torch.
-LEAVES = {
-    "1_can_this_model_leak": ["here/reports"],
-    "18_what_does_a_fine_tuned_language_model_give_away": [
-        f"temporary/torchinductor_{getpass.getuser()}"
-    ],
-    "19_how_do_we_fine_tune_a_language_model_safely": [
-        f"temporary/torchinductor_{getpass.getuser()}"
-    ],
-}
-#: Matplotlib's folders, which it makes at the first picture of a process, and all that is in them.
-DRAWN = ("home/.config", "home/matplotlib")
+#: Files that a script leaves in its working folder.
+LEAVES = {"1_can_this_model_leak": ["here/reports"]}
+#: Folders that libraries make once in a process: torch an empty one, Matplotlib at the first picture
+#: those below, and all that is in them.
+DRAWN = ("home/.config", "home/matplotlib", f"temporary/torchinductor_{getpass.getuser()}")
 FONTS = r"home/matplotlib/fontlist-[\w.]+\.json|home/\.config/matplotlib"
 
 
