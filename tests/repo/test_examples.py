@@ -61,8 +61,8 @@ LONG = (
 )
 #: Files that a script leaves in its working folder.
 LEAVES = {"1_can_this_model_leak": ["here/reports"]}
-#: Folders that libraries make once in a process: torch an empty one, Matplotlib at the first picture
-#: those below, and all that is in them.
+#: Folders that libraries make once in a process: torch an empty one, Matplotlib at the first
+#: picture its own, and all that is in them.
 DRAWN = ("home/.config", "home/matplotlib", f"temporary/torchinductor_{getpass.getuser()}")
 FONTS = r"home/matplotlib/fontlist-[\w.]+\.json|home/\.config/matplotlib"
 
