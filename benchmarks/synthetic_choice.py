@@ -32,7 +32,7 @@ GRID: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     "error of a pair": (measurements, "_PAIR_ERROR", (0.08, 0.3)),
     "cells per scale": (synthetic_columns, "_CELL_SHARE", (0.25, 4.0)),
     "ridge of classes": (label_model, "_CLASS_PRIOR", ((0.15, 0.2), (0.6, 0.8))),
-    "pull of labels": (balanced_labels, "_PULL", (1.0, 12.0)),
+    "pull of labels": (balanced_labels, "_PULL", (4.0, 100.0)),
 }
 
 
