@@ -408,12 +408,17 @@ def _profile(kinds: _Kinds, direction: Direction) -> ForwardProfile:
     nearly_normal = all(q == 1.0 or q * steps >= _MANY_HITS for _, q, steps in kinds)
     spacing = spread * (_KNOWN_STEP if nearly_normal else _FIRST_STEP)
     before: np.ndarray | None = None
-    for _ in range(1 if nearly_normal else _ROUNDS):
+    for _ in range(_ROUNDS):
         lattices = ((one_step(sigma, q, direction, spacing), steps) for sigma, q, steps in kinds)
         profile = Composition(tuple(lattices)).profile()
         if profile.advantage >= 1.0 and before is not None:
             break  # the window would not fit in memory; keep the results of the coarser lattices
         lines = lines.meet(profile)
+        if nearly_normal:
+            if profile.advantage < 1.0:
+                break
+            spacing *= 2.0  # the window may fit in memory
+            continue
         now = np.array([profile.advantage, *(profile.tpr(a) - a for a in _WATCHED_FPR)])
         if before is not None and np.all(before - now <= _CONVERGED * np.abs(now)):
             break
