@@ -80,9 +80,13 @@ class Fidelity:
 
 def sample_real_rows(records: Records) -> Mapping[str, Values]:
     """Sample real rows for the comparison with new ones."""
-    compared = min(records.rows, _MOST_COMPARED)
-    rows = np.random.default_rng(0).choice(records.rows, compared, replace=False)
-    return records.take(np.sort(rows)).columns
+    return records.take(_sample_indices(records.rows)).columns
+
+
+def _sample_indices(rows: int) -> NDArray[np.int64]:
+    """Return the sorted indices of the rows that are compared."""
+    compared = min(rows, _MOST_COMPARED)
+    return np.sort(np.random.default_rng(0).choice(rows, compared, replace=False))
 
 
 def measure_fidelity(model: SyntheticTable, records: Records, frame: pd.DataFrame) -> Fidelity:
@@ -92,6 +96,8 @@ def measure_fidelity(model: SyntheticTable, records: Records, frame: pd.DataFram
     """
     columns = [*model.columns, *([] if model.target is None else [model.target])]
     real = dict(sample_real_rows(records))
+    if len(frame) > _MOST_COMPARED:
+        frame = frame.iloc[_sample_indices(len(frame))]
     drawn = {c.cells.name: read_column(frame[c.cells.name], c.cells.form) for c in columns}
     blocks = {c.cells.name: (c.blocks_of(real), c.blocks_of(drawn)) for c in columns}
     distances = {
