@@ -129,6 +129,8 @@ def test_the_least_whole_number_is_the_first_that_holds(below, step):
     assert least_whole(lambda n: n >= first, below=below, most=first) == first
     if step > 1:
         assert least_whole(lambda n: n >= first, below=below, most=first - 1) is None
+    # Far beyond the result, where a predicate may overflow, it is not asked.
+    assert least_whole(lambda n: first <= n <= below + 2 * step, below=below) == first
 
 
 @pytest.mark.parametrize("start", [0.5, 2.0, 7.0])
