@@ -32,7 +32,7 @@ from memberbound.tables.records import read_records, read_secret_columns
 ETA = 0.05
 Array = NDArray[np.float64]
 AGE = stats.gamma(9, scale=5)
-SHARES = {"common": 0.6, "usual": 0.3, "seldom": 0.09, "rare": 0.009, "very rare": 0.001}
+SHARES = {"common": 0.6, "usual": 0.3, "seldom": 0.09, "rare": 0.009, "rarest": 0.001}
 BOUNDS = {"age": [0, 120], "gaps": [0, 120], "rare": [0, 1], "kind": list(SHARES)}
 LEVELS = (0.1, 0.5, 0.9)
 
@@ -210,7 +210,7 @@ MADE_BOUNDS = {"age": [0, 119], "kind": list(SHARES), "ill": ["no", "yes"]}
 FUNCTIONS: dict[str, tuple[Callable[..., float], float]] = {
     "share of a common kind": (lambda kind: kind == "common", SHARES["common"]),
     "share of a rare kind": (lambda kind: kind == "rare", SHARES["rare"]),
-    "share of a very rare kind": (lambda kind: kind == "very rare", SHARES["very rare"]),
+    "share of the rarest kind": (lambda kind: kind == "rarest", SHARES["rarest"]),
     "ill": (lambda ill: ill == "yes", 0.1 + 0.4 * OLD),
     "ill and of a usual kind": (
         lambda ill, kind: ill == "yes" and kind == "usual",
@@ -219,7 +219,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., float], float]] = {
     "aged 50 or more": (lambda age: age >= 50, OLD),
     "mean age": (lambda age: 0 if math.isnan(age) else age, float(AGE.mean())),
 }
-OF_PERSONS = ("share of a common kind", "share of a rare kind", "share of a very rare kind")
+OF_PERSONS = ("share of a common kind", "share of a rare kind", "share of the rarest kind")
 
 
 def simulate_synthetic(

@@ -46,34 +46,28 @@ def content_generator(
     digest = sha256(f"{seed}{purpose}".encode())
     for part in content:
         digest.update(part.size.to_bytes(8, "big"))
-        kept = _leading_bits(part) if part.dtype.kind == "f" else part
+        kept = _leading_bits(part.astype(np.float64)) if part.dtype.kind == "f" else part
         digest.update(np.ascontiguousarray(kept).data)
     return np.random.default_rng(int.from_bytes(digest.digest(), "big"))
 
 
-def _leading_bits(values: NDArray[np.floating]) -> FloatArray:
+def _leading_bits(numbers: FloatArray) -> FloatArray:
     """Return the distances from the median to twelve bits.
 
     The last bits of a score differ between processors, so hashing them would split the same records
     differently on every machine.
 
     Examples:
-        >>> bool(
-        ...     np.all(
-        ...         _leading_bits(np.array([1, 2, 4.0]))
-        ...         == _leading_bits(np.array([1, 2, 4 + 1e-12]))
-        ...     )
-        ... )
-        True
+        >>> _leading_bits(np.array([1, 2, 4 + 1e-12])).tolist()
+        [-1.0, 0.0, 2.0]
     """
-    numbers = np.asarray(values, dtype=np.float64)
     finite = np.sort(numbers[np.isfinite(numbers)])
     middle = finite[(len(finite) - 1) // 2] if len(finite) else 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         away = numbers - middle
         away[np.abs(away) <= 1e-9 * abs(middle)] = 0.0
         fraction, exponent = np.frexp(away)
-        return np.ldexp(np.rint(4096 * fraction), exponent - 12) + 0.0
+        return np.asarray(np.ldexp(np.rint(4096 * fraction), exponent - 12) + 0.0)
 
 
 _FLAGS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}

@@ -230,7 +230,7 @@ class Reproduction(Answer):
         return "\n".join(lines)
 
 
-def _trials(count: int) -> str:
+def _trials(count: object) -> str:
     return f"{count} trial{'' if count == 1 else 's'}"
 
 
