@@ -20,6 +20,7 @@ from memberbound.release.all_rows import (
     marginals,
     measurements,
     step_functions,
+    synthetic_shares,
     tree,
 )
 from memberbound.release.all_rows.balanced_labels import draw_balanced
@@ -174,7 +175,7 @@ def test_scales_are_those_of_the_shares():
 @pytest.mark.parametrize("columns", [1, 2, 3, 20, 60])
 def test_shares_of_the_budget_add_up(columns, target):
     for records, mu in itertools.product((50, 5000, 10**6), (0.05, 0.25, 2.0)):
-        shares = measurements.budget_shares(records, mu, columns, columns // 2, target=target)
+        shares = synthetic_shares.budget_shares(records, mu, columns, columns // 2, target=target)
         assert sum(shares.values()) == pytest.approx(1.0)
         assert min(shares.values()) > 0
         assert ("calibration" in shares) is target

@@ -37,6 +37,16 @@ from memberbound.release.all_rows.marginals import (
 )
 from memberbound.release.all_rows.noisy_marginals import NoisyMarginal
 from memberbound.release.all_rows.step_functions import estimate_steps
+from memberbound.release.all_rows.synthetic_shares import (
+    CALIBRATION,
+    CELLS,
+    COLUMNS,
+    FURTHER,
+    FURTHER_SCORES,
+    PAIRS,
+    SCORES,
+    TARGET,
+)
 from memberbound.release.all_rows.tree import (
     GROUP,
     PairModel,
@@ -50,19 +60,6 @@ from memberbound.release.all_rows.tree import (
 from memberbound.release.budget import HISTOGRAM_MOVES, Budget, NoisySums
 from memberbound.tables.shards import Shards
 
-#: Kinds of measurements, as the shares of the budget are named.
-_TARGET, _CELLS, _COLUMNS, _CALIBRATION = "target", "cells", "columns", "calibration"
-_SCORES, _PAIRS = "scores of pairs", "pairs"
-_FURTHER_SCORES, _FURTHER = "scores of further pairs", "further pairs"
-#: Shares of μ² that do not depend on the table.
-_FIXED = {_TARGET: 0.02, _CELLS: 0.12, _CALIBRATION: 0.05, _SCORES: 0.05, _FURTHER_SCORES: 0.04}
-#: Signals μ·records/√columns between which budget shifts from columns to pairs, and to further
-#: pairs.
-_PAIR_SIGNALS, _FURTHER_SIGNALS = (200.0, 2000.0), (450.0, 1500.0)
-#: Shares at both ends: of columns in the rest, then of further pairs in the remainder.
-_COLUMN_SHARES, _FURTHER_SHARES = (0.85, 0.5), (0.0, 0.6)
-#: Pairs are measured only if the noise of a score is below this share of the records.
-_LARGEST_SCORE_NOISE = 0.25
 #: Numbers of bins of ordered and of other columns, of groups of the target, and of blocks.
 _MOST_BINS, _MOST_LABEL_BINS, _MOST_GROUPS, _MOST_BLOCKS = 12, 40, 16, 32
 #: Next to heavy cells, bins may be smaller than an equal share, down to this many noise scales.
@@ -95,46 +92,6 @@ _GROUP_SCALES = 4.0
 _LEAST_CLASS = 0.5
 #: Maximum number of drawn rows to which pairs and labels are fitted.
 _FITTED_ROWS = 20_000
-
-
-def budget_shares(
-    records: int, mu: float, columns: int, large: int, *, target: bool
-) -> dict[str, float]:
-    """Return the shares of μ² of all measurements, from public numbers alone.
-
-    ``columns`` does not count the target; ``large`` columns have too many cells to be counted with
-    the target cell by cell.
-
-    Examples:
-        >>> shares = budget_shares(40_000, 0.25, 14, 5, target=True)
-        >>> {name: round(shares[name], 2) for name in ("columns", "pairs", "further pairs")}
-        {'columns': 0.36, 'pairs': 0.14, 'further pairs': 0.22}
-    """
-    signal = mu * records / math.sqrt(columns)
-    count = columns * (columns - 1) // 2
-    noise = 2.0 * math.sqrt(count / _FIXED[_SCORES]) / mu
-    parts = [_TARGET, _CALIBRATION] if target else []
-    parts += [_CELLS] if large else []
-    pairs = columns > 1 and noise < _LARGEST_SCORE_NOISE * records
-    further = pairs and columns > 2 and signal > _FURTHER_SIGNALS[0]
-    parts += [_SCORES] if pairs else []
-    parts += [_FURTHER_SCORES] if further else []
-    shares = {name: share for name, share in _FIXED.items() if name in parts}
-    rest = 1.0 - sum(shares.values())
-    if not pairs:
-        return {**shares, _COLUMNS: rest}
-    shares[_COLUMNS] = rest * _between(signal, _PAIR_SIGNALS, _COLUMN_SHARES)
-    rest -= shares[_COLUMNS]
-    if further:
-        part = rest * _between(signal, _FURTHER_SIGNALS, _FURTHER_SHARES)
-        return {**shares, _PAIRS: rest - part, _FURTHER: part}
-    return {**shares, _PAIRS: rest}
-
-
-def _between(signal: float, signals: tuple[float, float], values: tuple[float, float]) -> float:
-    """Interpolate between two values, linearly in the logarithm of the signal."""
-    share = math.log(signal / signals[0]) / math.log(signals[1] / signals[0])
-    return values[0] + min(max(share, 0.0), 1.0) * (values[1] - values[0])
 
 
 def is_large(cells: Cells) -> bool:
@@ -231,7 +188,7 @@ class Measurements:
 
     def measure_target(self, cells: Cells) -> None:
         """Measure the target and form its groups: classes above the noise, or ranges of numbers."""
-        sums = self.sums(_TARGET, sensitivity=HISTOGRAM_MOVES)
+        sums = self.sums(TARGET, sensitivity=HISTOGRAM_MOVES)
         exact = self.rows.sum(_group_counts, cells.count)
         noisy = sums.measure(exact)
         self._keep([cells], [np.arange(cells.count)], noisy, sums.scale)
@@ -256,7 +213,7 @@ class Measurements:
         fine: dict[int, FloatArray] = {}
         large = [index for index, column in enumerate(cells) if is_large(column)]
         if large:
-            sums = self.sums(_CELLS, sensitivity=HISTOGRAM_MOVES, times=len(large))
+            sums = self.sums(CELLS, sensitivity=HISTOGRAM_MOVES, times=len(large))
             cliques = [(index,) for index in large]
             exact = self.rows.sum(LabelledRows.counts, cliques, bins)
             for index, counts in zip(large, exact, strict=True):
@@ -267,7 +224,7 @@ class Measurements:
                 most = _MOST_BINS if column.ordered else _MOST_LABEL_BINS
                 least = _BIN_SCALES * sums.scale
                 bins[index] = merge(fine[index], column.ordered, most, least)
-        counting = self.sums(_COLUMNS, sensitivity=HISTOGRAM_MOVES, times=len(cells))
+        counting = self.sums(COLUMNS, sensitivity=HISTOGRAM_MOVES, times=len(cells))
         cliques = [(index,) for index in range(len(cells))]
         exact = self.rows.sum(LabelledRows.counts, cliques, bins, len(self.groups))
         noisy = [counting.measure(counts) for counts in exact]
@@ -319,19 +276,19 @@ class Measurements:
     def measure_pairs(self, columns: list[ReleasedColumn]) -> PairModel:
         """Select and measure pairs: a forest, then pairs that the forest does not explain."""
         count, total = len(columns), float(self.records)
-        if _PAIRS not in self.shares:
+        if PAIRS not in self.shares:
             alone = tuple((column, None) for column in range(count))
             return PairModel(tuple(columns), alone, grouped=self._pair_with_groups(columns))
-        scale = math.sqrt(2.0 * (count - 1) / self.shares[_PAIRS]) / self.budget.mu
+        scale = math.sqrt(2.0 * (count - 1) / self.shares[PAIRS]) / self.budget.mu
         most = math.sqrt(_PAIR_ERROR * total / noise_price(scale, 1))
         most = min(max(3, int(most)), _MOST_BLOCKS)
         columns = [column.with_blocks(most) for column in columns]
         blocks = [column.block_of_cell for column in columns]
         every = list(itertools.combinations(range(count), 2))
         expected = [np.outer(columns[a].blocks, columns[b].blocks) / total for a, b in every]
-        scored = self._measure_scores(_SCORES, every, blocks, expected)
+        scored = self._measure_scores(SCORES, every, blocks, expected)
         scores, functions = np.zeros((count, count)), np.zeros((count, count), dtype=bool)
-        doubt = math.sqrt(2 * math.log(len(every))) * self.noise[_SCORES]
+        doubt = math.sqrt(2 * math.log(len(every))) * self.noise[SCORES]
         for (a, b), score, table in zip(every, scored.tolist(), expected, strict=True):
             largest = 2 * total * min(map(_diversity, (columns[a].blocks, columns[b].blocks)))
             scores[a, b] = min(score, largest) - noise_price(scale, table.size)
@@ -348,14 +305,14 @@ class Measurements:
             for a, b in edges
         ]
         weights = [_FUNCTION_WEIGHT if functions[edge] else 1.0 for edge in edges]
-        tables = self._measure_tables(_PAIRS, edges, maps, columns, weights=weights)
+        tables = self._measure_tables(PAIRS, edges, maps, columns, weights=weights)
         pairs = {pair.second: pair for pair in tables}
         model = PairModel(
             tuple(columns),
             tuple((child, pairs.get(child)) for child, _ in forest),
             grouped=self._pair_with_groups(columns),
         )
-        if _FURTHER not in self.shares:
+        if FURTHER not in self.shares:
             return model
 
         known = {tuple(sorted(edge)) for edge in edges}
@@ -370,16 +327,16 @@ class Measurements:
             indices = blocks[a][drawn[a]] * shape[1] + blocks[b][drawn[b]]
             counts = np.bincount(indices, minlength=math.prod(shape)).reshape(shape)
             predicted.append(np.asarray(counts * (total / rows)))
-        scored = self._measure_scores(_FURTHER_SCORES, others, blocks, predicted)
+        scored = self._measure_scores(FURTHER_SCORES, others, blocks, predicted)
         scored = np.minimum(scored, [_most_distant(table) for table in predicted])
         sizes = np.array([table.size for table in predicted], dtype=np.float64)
-        one = math.sqrt(2.0 / self.shares[_FURTHER]) / self.budget.mu
-        noise = self.noise[_FURTHER_SCORES]
+        one = math.sqrt(2.0 / self.shares[FURTHER]) / self.budget.mu
+        noise = self.noise[FURTHER_SCORES]
         chosen = select_further(scored, noise, sizes, one, _FURTHER_PER_COLUMN * count)
         further = [others[index] for index in chosen]
         maps = [(blocks[a], blocks[b]) for a, b in further]
         likely = [predicted[index] for index in chosen]
-        tables = self._measure_tables(_FURTHER, further, maps, columns, predicted=likely)
+        tables = self._measure_tables(FURTHER, further, maps, columns, predicted=likely)
         return replace(model, further=tuple(tables))
 
     def _pair_with_groups(self, columns: Sequence[ReleasedColumn]) -> tuple[Pair, ...]:
@@ -498,7 +455,7 @@ class Measurements:
         shares = self.groups / self.groups.sum()
         fitted = fitted.tie_intercepts(additive, shares)
         cuts = score_cuts(fitted, additive)
-        sums = self.sums(_CALIBRATION, sensitivity=HISTOGRAM_MOVES)
+        sums = self.sums(CALIBRATION, sensitivity=HISTOGRAM_MOVES)
         maps = [column.bin_of_cell for column in model.columns]
         noisy = sums.measure(self.rows.sum(hit_counts, fitted, maps, cuts))
         fitted = calibrate(fitted, additive, self.groups, cuts, (noisy, sums.scale))

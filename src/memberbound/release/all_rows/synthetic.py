@@ -36,7 +36,6 @@ from memberbound.release.all_rows.measurements import (
     MOST_COUNTED,
     MOST_PAIR_CELLS,
     Measurements,
-    budget_shares,
     is_large,
 )
 from memberbound.release.all_rows.noisy_marginals import NoisyMarginal
@@ -47,6 +46,7 @@ from memberbound.release.all_rows.private_columns import (
     refuse_small,
 )
 from memberbound.release.all_rows.synthetic_columns import declare_columns, learn_cells
+from memberbound.release.all_rows.synthetic_shares import budget_shares
 from memberbound.release.all_rows.tree import PairModel
 from memberbound.release.budget import Budget, Slack
 from memberbound.release.calibration import Calibration
