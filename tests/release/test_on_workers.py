@@ -4,10 +4,10 @@ The oracle is the same release on one machine with the same noise, which is comp
 """
 
 import importlib
+import itertools
 import os
 import pickle
 import signal
-import threading
 from dataclasses import replace
 
 import numpy as np
@@ -220,21 +220,26 @@ def test_unsupported_requests_to_a_cluster_are_refused(file, client, tmp_path, m
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", ["logistic", "full boosting", "table of pairs"])
-def test_a_killed_worker_changes_no_number(name, file):
-    """Processes under a nanny; one of them is killed while it works."""
+def test_a_killed_worker_changes_no_number(name, file, monkeypatch):
+    """Processes under a nanny; one of them is killed while it works on the third sum."""
+    honest, sums = on_workers.WorkerShards.gather, itertools.count(1)
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, dashboard_address=None
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
+        monkeypatch.context() as patch,
     ):
         victim = next(iter(client.run(os.getpid).values()))
-        killer = threading.Timer(1.0, os.kill, (victim, signal.SIGKILL))
-        killer.start()
-        try:
-            there = released(name, file, client=client)
-        finally:
-            killer.cancel()
+
+        def kill_and_gather(*arguments):
+            if next(sums) == 3:
+                os.kill(victim, signal.SIGKILL)
+            return honest(*arguments)
+
+        patch.setattr(on_workers.WorkerShards, "gather", kill_and_gather)
+        there = released(name, file, client=client)
+        assert next(sums) > 3
         assert victim not in client.run(os.getpid).values()
     assert there == released(name, file)
 

@@ -325,7 +325,7 @@ def test_a_page_from_file_to_answer(visit: Open, table: Path, tmp_path: Path) ->
     page.get_by_text("2,001 rows, 4 columns").wait_for()
     age = page.locator("fieldset.columns").get_by_role("checkbox", name="age")
     assert not age.is_checked()
-    page.get_by_label("Nu", exact=True).fill("0.25")
+    page.get_by_label("Chance that a tested record is new (ν)", exact=True).fill("0.25")
     page.get_by_text("The settings have changed since this answer").wait_for()
 
 
@@ -369,11 +369,14 @@ def test_a_page_reports_problems_of_a_file(visit: Open, tmp_path: Path, table: P
     run.click()
     page.locator("form .problem", has_text="at least one column").wait_for()
     page.locator("fieldset.columns").get_by_role("button", name="All").click()
-    page.get_by_label("Security", exact=True).fill("much")
+    page.get_by_label("Smallest security (MIS)", exact=True).fill("much")
     run.click()
     page.locator("form .problem", has_text="got “much”").wait_for()
-    assert page.get_by_label("Security", exact=True).get_attribute("aria-invalid") == "true"
-    page.get_by_label("Security", exact=True).fill("2")
+    assert (
+        page.get_by_label("Smallest security (MIS)", exact=True).get_attribute("aria-invalid")
+        == "true"
+    )
+    page.get_by_label("Smallest security (MIS)", exact=True).fill("2")
     run.click()
     page.locator(".job [role=alert]", has_text="security must be").wait_for()
     refused_only(page, "422")
@@ -430,7 +433,7 @@ def test_audit_of_a_model_file_has_the_look_of_a_measurement(
     field.nth(0).locator("input[type=file]").set_input_files(patients / "members.csv")
     page.locator(".taken", has_text="members.csv").wait_for()
     model = field.filter(has=page.get_by_text("Model", exact=True))
-    others = field.filter(has=page.get_by_text("Nonmembers", exact=True))
+    others = field.filter(has=page.get_by_text("Rows that it was not trained on", exact=True))
     others.locator("input[type=file]").set_input_files(patients / "others.csv")
     page.locator(".taken", has_text="others.csv").wait_for()
     # Files that run code when they are read are not taken.
@@ -439,7 +442,7 @@ def test_audit_of_a_model_file_has_the_look_of_a_measurement(
     page.locator(".filestatus [role=alert]", has_text="must end in").wait_for()
     model.locator("input[type=file]").set_input_files(patients / "tree.skops")
     page.locator(".taken", has_text="tree.skops").wait_for()
-    page.get_by_label("Target", exact=True).select_option("sick")
+    page.get_by_label("Column to predict", exact=True).select_option("sick")
     page.get_by_role("button", name="Audit", exact=True).click()
     page.locator(".sentence").wait_for()
     wait_for_answer(page)
