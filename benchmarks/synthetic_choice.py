@@ -24,11 +24,12 @@ from memberbound.release.all_rows import (
     label_model,
     measurements,
     synthetic_columns,
+    synthetic_shares,
 )
 
 #: Constants that matter: their module, their name, and other values than the one in use.
 GRID: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
-    "columns' shares": (measurements, "_COLUMN_SHARES", ((0.7, 0.4), (0.95, 0.65))),
+    "columns' shares": (synthetic_shares, "_COLUMN_SHARES", ((0.7, 0.4), (0.95, 0.65))),
     "error of a pair": (measurements, "_PAIR_ERROR", (0.08, 0.3)),
     "cells per scale": (synthetic_columns, "_CELL_SHARE", (0.25, 4.0)),
     "ridge of classes": (label_model, "_CLASS_PRIOR", ((0.15, 0.2), (0.6, 0.8))),

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from memberbound.release.all_rows import measurements, tree
+from memberbound.release.all_rows import measurements, synthetic_shares, tree
 
 
 def keep_every_edge(scores, blocks, scale_of_one):
@@ -15,7 +15,7 @@ def keep_every_edge(scores, blocks, scale_of_one):
 
 def measure_every_part(monkeypatch):
     """Measure pairs and further pairs in a table of any size."""
-    monkeypatch.setattr(measurements, "_LARGEST_SCORE_NOISE", math.inf)
-    monkeypatch.setattr(measurements, "_FURTHER_SIGNALS", (1e-9, 1e-8))
+    monkeypatch.setattr(synthetic_shares, "_LARGEST_SCORE_NOISE", math.inf)
+    monkeypatch.setattr(synthetic_shares, "_FURTHER_SIGNALS", (1e-9, 1e-8))
     monkeypatch.setattr(measurements, "_MOST_BINS", 6)
     monkeypatch.setattr(measurements, "keep_edges", keep_every_edge)
