@@ -225,6 +225,8 @@ def as_labelled(ending, table, folder):
     frame["group"] = pd.to_numeric(frame["group"], errors="coerce") * 2
     numbers = ("amount", "weight", "group")
     kept = {n: pd.to_numeric(frame[n], errors="coerce").astype(float) for n in numbers}
+    if ending == "dta":  # Stata's largest number
+        kept = {n: c.where(c.abs() < 8.9e307, np.sign(c) * 8.9e307) for n, c in kept.items()}
     kept |= {n: frame[n].map(lambda v: "" if v is None else str(v)) for n in ("note", "ill")}
     kept["born"] = pd.to_datetime(frame["born"].astype(str), format="%d.%m.%Y", errors="coerce")
     path = folder / f"t.{ending}"

@@ -64,7 +64,7 @@ JOBS = {
     "plan": ("plan", None, {"probabilities": [0.5, 0.5], "security": 0.9}, []),
     "harden": (
         *("harden", "people.csv", {"security": 0.8, "keep": ["sex"]}),
-        ["harden.csv", "recipe.json"],
+        ["harden.csv", "harden.csv.certificate.json", "recipe.json"],
     ),
     "audit": ("audit", "scores.csv", {"seed": 3}, []),
     "audit-learner": (
