@@ -146,7 +146,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--verbs", help="all unless named, with commas between them")
-    parser.add_argument("--repeat", type=int, default=1, help="runs of a command; the quickest counts")
+    parser.add_argument("--repeat", type=int, default=1, help="runs; the quickest counts")
     parser.add_argument("--cases", default="idle,busy,quota")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
