@@ -16,7 +16,7 @@ _FILES = (ROOT / "examples").glob("*.py")
 SCRIPTS = {path.stem: path for path in sorted(_FILES, key=lambda p: int(p.stem.split("_")[0]))}
 #: The required output of each example.
 SAYS = {
-    "1_can_this_model_leak": "model of all rows with noise, accuracy",
+    "1_can_this_model_leak": "Replace it: a logistic model of all rows with noise, accuracy",
     "2_what_does_epsilon_mean": "more than 99.97 % of the time",
     "3_which_epsilon_do_we_need": "To keep η ≤ 0.05, use ε = 0.200652 and δ = 1e-5",
     "4_is_this_table_safe": "Whatever is trained on 20000 such rows, nobody is right",
